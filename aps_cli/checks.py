@@ -11,19 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aps_core.engines.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import APSError
 from aps_core.evaluation.metrics import psnr
-from aps_core.fit import round_trip
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.imaging.resampling import resize
 from aps_core.operators.super_resolution import SuperResolution
-from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.guide import GuideSpec
 from aps_core.tasks.text_results import TextResult
+from aps_core.verdict.fit import round_trip
 
 ROUND_TRIP_DB = 20.0
 """Minimum PSNR of an encoded and decoded photograph in dB. Trained tokenizers reach at least 22,

@@ -18,7 +18,7 @@ from aps_core.errors import InvalidSpec
 from aps_core.runtime.durations import in_words
 
 if TYPE_CHECKING:
-    from aps_core.runtime.engine import Engine
+    from aps_core.engines.engine import Engine
     from aps_core.tasks import Inputs
 
 Files = Mapping[str, bytes]
@@ -104,9 +104,9 @@ class Backend:
         self, spec_json: dict[str, Any], pictures: Mapping[str, bytes], suffix: str
     ) -> Files:
         from aps_core.checkpoints import checkpoint_cache
-        from aps_core.runtime.estimate import check_size
         from aps_core.runtime.process import be_reproducible
         from aps_core.tasks import Inputs, run, validate_spec
+        from aps_core.tasks.estimate import check_size
 
         spec = validate_spec(spec_json)
         inputs = Inputs(**{name: opened(name, data) for name, data in pictures.items()})
@@ -147,7 +147,7 @@ def _with_prior(spec: dict[str, Any], pictures: Mapping[str, bytes]) -> dict[str
     """The spec with the prior specialised in what the picture shows, if it names none. A service
     chooses by itself.
     """
-    from aps_core.diagnosis import shows_text
+    from aps_core.identify.diagnosis import shows_text
     from aps_core.tasks.content import leaves_prior_open, specialised
 
     if not leaves_prior_open(spec["type"], spec):
@@ -164,9 +164,9 @@ def _check_needed(inputs: Inputs) -> None:
     Raises:
         NothingToRestore: nothing is wrong that an operator describes.
     """
-    from aps_core.diagnosis import examine
-    from aps_core.operators.auto import proposed
-    from aps_core.operators.unknown import Search
+    from aps_core.identify.diagnosis import examine
+    from aps_core.identify.kinds.auto import proposed
+    from aps_core.identify.kinds.unknown import Search
 
     search = Search(inputs.examined(), part=inputs.picture().size)
     diagnosis = examine(search.upload)
@@ -177,6 +177,6 @@ def _check_needed(inputs: Inputs) -> None:
 @cache
 def _engine(prior: str, device: str) -> Engine:
     """The prior, loaded once for all pictures of a command."""
-    from aps_core.runtime.engine import Engine
+    from aps_core.engines.engine import Engine
 
     return Engine.load(prior, device)

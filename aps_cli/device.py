@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from aps_core.errors import InvalidSpec
-from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
+from aps_core.tasks.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 
 DEVICE = click.Choice(("cpu", "cuda"))
 

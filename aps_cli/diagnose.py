@@ -18,12 +18,12 @@ from aps_cli.jobs import connected
 from aps_cli.naming import NamingCommand
 from aps_cli.operator_options import words_of
 from aps_client.errors import InvalidRequest
-from aps_core.diagnosis import Diagnosis
-from aps_core.diagnosis import diagnose as diagnose_locally
 from aps_core.errors import ImageRejected
-from aps_core.runtime.estimate import CPU_MAX_PIXELS, fitting_side
+from aps_core.identify.diagnosis import Diagnosis
+from aps_core.identify.diagnosis import diagnose as diagnose_locally
 from aps_core.tasks import validate_spec
 from aps_core.tasks.content import specialised
+from aps_core.tasks.estimate import CPU_MAX_PIXELS, fitting_side
 
 
 @click.command(cls=NamingCommand)

@@ -77,10 +77,10 @@ def eval_text(
     every relaxation; write all answers with their scores, and print means and gains with paired
     intervals.
     """
+    from aps_core.engines.engine import TextEngine
     from aps_core.evaluation import text, text_summary
     from aps_core.evaluation.questions import load_questions, paper_questions
     from aps_core.evaluation.text_file import AnswerFile
-    from aps_core.runtime.engine import TextEngine
     from aps_core.runtime.process import be_reproducible
     from aps_core.text.rewards import RewardSpec
     from aps_core.text.rewards.loading import load_reward

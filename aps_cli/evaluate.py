@@ -15,10 +15,10 @@ from aps_core.errors import InvalidSpec
 from aps_core.samplers import SamplerSpec
 
 if TYPE_CHECKING:
+    from aps_core.engines.engine import ImageEngine
     from aps_core.evaluation import Row, Setup
     from aps_core.evaluation.photographs import Photographs
     from aps_core.evaluation.suite import Questions
-    from aps_core.runtime.engine import ImageEngine
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 LOSS = "loss"
@@ -139,8 +139,8 @@ def evaluate(
     """Degrade and restore every clean photograph in FOLDER, and write a CSV file with one row per
     picture, tables and contact sheets.
     """
+    from aps_core.engines.engine import ImageEngine
     from aps_core.evaluation import Setup
-    from aps_core.runtime.engine import ImageEngine
     from aps_core.runtime.process import be_reproducible
 
     changes: dict[str, Any] = {}
@@ -266,8 +266,8 @@ def _check_names(kind: str, given: Iterable[str], known: Collection[str]) -> Non
 def _questions(options: dict[str, Any]) -> Questions | None:
     if not options["questions"]:
         return None
+    from aps_core.engines.engine import TextEngine
     from aps_core.evaluation.suite import Questions
-    from aps_core.runtime.engine import TextEngine
 
     return Questions(TextEngine.load("embedded_text"), options["questions"], options["limit"])
 

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from aps_cli.fields import Command, family_options, flag, member_from
+from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.operators import OperatorSpec
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf
 
 OPERATOR = AnyOf(OperatorSpec)

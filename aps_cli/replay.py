@@ -46,7 +46,7 @@ def replay(
     record = _read(sidecar)
     spec, origin = validate_spec(record["spec"]), record["origin"]
     inputs = _matched(origin["inputs"], pictures)
-    from aps_core.runtime.engine import Engine  # loads torch, so it comes after the checks
+    from aps_core.engines.engine import Engine  # loads torch, so it comes after the checks
     from aps_core.runtime.process import be_reproducible
 
     be_reproducible(origin["threads"])

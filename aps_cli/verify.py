@@ -17,9 +17,9 @@ import torch
 from aps_cli.checks import CHECKS, Check, Options
 from aps_cli.device import default_device
 from aps_core.checkpoints import checkpoint_cache
+from aps_core.engines.engine import Engine
 from aps_core.errors import APSError
 from aps_core.priors import PriorSpec
-from aps_core.runtime.engine import Engine
 from aps_core.runtime.process import be_reproducible
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aps_client.writing import write_whole
-from aps_core.diagnosis.report import Diagnosis
+from aps_core.identify.diagnosis.report import Diagnosis
 from service.api.batch_views import BatchPicture
 from service.api.batch_views import BatchView as Batch
 from service.api.views import JobView as Job

@@ -17,14 +17,13 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from aps_core.aps import sample_aps
-    from aps_core.diagnosis import Diagnosis, diagnose
-    from aps_core.fit import Fit
+    from aps_core.identify.diagnosis import Diagnosis, diagnose
     from aps_core.losses import LossSpec
     from aps_core.losses.measurement import MeasurementLoss
-    from aps_core.measurement import Measurement
     from aps_core.operators import Bound, OperatorSpec
     from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
-    from aps_core.restoring import Restoration, load_prior, restore
+    from aps_core.restore.measurement import Measurement
+    from aps_core.restore.restoring import Restoration, load_prior, restore
     from aps_core.samplers import SamplerSpec, Step
     from aps_core.samplers.aps import APSConfig
     from aps_core.samplers.g2d2 import G2D2Config
@@ -43,17 +42,18 @@ if TYPE_CHECKING:
         TextPrior,
         Tokenizer,
     )
+    from aps_core.verdict.fit import Fit
 
 _HOMES = {
     "aps": ["sample_aps"],
-    "diagnosis": ["Diagnosis", "diagnose"],
-    "fit": ["Fit"],
+    "identify.diagnosis": ["Diagnosis", "diagnose"],
+    "verdict.fit": ["Fit"],
     "losses": ["LossSpec"],
     "losses.measurement": ["MeasurementLoss"],
-    "measurement": ["Measurement"],
+    "restore.measurement": ["Measurement"],
     "operators": ["Bound", "OperatorSpec"],
     "priors": ["ImagePriorSpec", "PriorSpec", "TextPriorSpec"],
-    "restoring": ["Restoration", "load_prior", "restore"],
+    "restore.restoring": ["Restoration", "load_prior", "restore"],
     "samplers": ["SamplerSpec", "Step"],
     "samplers.aps": ["APSConfig"],
     "samplers.g2d2": ["G2D2Config"],

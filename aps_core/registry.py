@@ -201,7 +201,7 @@ class AnyOf:
             _described.reset(token)
 
 
-def discover(package: ModuleType, group: str) -> None:
+def discover(package: ModuleType, group: str | None = None) -> None:
     """Imports every module of ``package`` and every entry point of ``group``, which registers their
     classes.
 
@@ -209,7 +209,7 @@ def discover(package: ModuleType, group: str) -> None:
     """
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    for entry in entry_points(group=group):
+    for entry in entry_points(group=group) if group else ():
         entry.load()
 
 

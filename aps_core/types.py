@@ -103,7 +103,7 @@ class DenoisingPrior(Prior, Protocol):
 
     def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
         """Predicts every pixel, without gradients, from an estimate in [-1, 1] and the same after
-        :func:`~aps_core.imaging.steepest_descent.steepest_step`.
+        :func:`~aps_core.numerics.steepest_descent.steepest_step`.
         """
         ...
 

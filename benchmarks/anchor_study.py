@@ -26,9 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core import aps, evaluation
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
 from aps_core.evaluation.tables import figure
-from aps_core.runtime.engine import ImageEngine
 from aps_core.types import MASK, Grid, Tokenizer
 from benchmarks import anchor_scores as scores
 from benchmarks.anchor_scores import Score, Step

@@ -2,7 +2,7 @@
 
 Photographs and documents in ``examples/`` are moved, and get noise or are compressed. The error of
 the diagnosis is compared with that of 'auto', which measures a diagnosed movement more closely in
-the picture's spectrum and edges (:mod:`aps_core.blind.refine`). Cases whose family is
+the picture's spectrum and edges (:mod:`aps_core.identify.blind.refine`). Cases whose family is
 diagnosed wrongly are counted, but have no error. The search's reach was chosen on the pictures in
 ``CHOSEN_ON``, which are left out.
 """
@@ -23,12 +23,12 @@ from typing import Any
 import torch
 from PIL import Image
 
-from aps_core.blind.families import FAMILIES, Parameters
-from aps_core.diagnosis import examine
+from aps_core.identify.blind.families import FAMILIES, Parameters
+from aps_core.identify.diagnosis import examine
+from aps_core.identify.kinds.auto import Auto
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
-from aps_core.operators.auto import Auto
-from aps_core.operators.unknown import Search
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SETS = ("photos", "documents")

@@ -36,14 +36,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from aps_core.blind.effort import MARGIN, Effort
-from aps_core.blind.em import Estimate, expectation_maximisation
-from aps_core.blind.families import FAMILIES, Family, Name, Parameters
-from aps_core.blind.likelihood import UnseenDetail, WhiteNoise
-from aps_core.blind.photograph import PosteriorSamples
+from aps_core.engines.engine import ImageEngine
+from aps_core.identify.blind.effort import MARGIN, Effort
+from aps_core.identify.blind.em import Estimate, expectation_maximisation
+from aps_core.identify.blind.families import FAMILIES, Family, Name, Parameters
+from aps_core.identify.blind.likelihood import UnseenDetail, WhiteNoise
+from aps_core.identify.blind.photograph import PosteriorSamples
 from aps_core.priors import specialised_in
 from aps_core.priors.base import Content
-from aps_core.runtime.engine import ImageEngine
 from benchmarks.blind_parts import EXAMPLES, SETS, Part, Restorers, kernel_of
 from benchmarks.maxim import Maxim
 from benchmarks.prior_share import EqualLogits

@@ -26,12 +26,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from aps_core.blind.families import FAMILIES
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.tables import markdown, mean, paired_interval
+from aps_core.identify.blind.families import FAMILIES
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks import Inputs, RestoreSpec
 from aps_core.tasks import run as run_task

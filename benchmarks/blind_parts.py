@@ -13,21 +13,21 @@ import torch.nn.functional as F
 from skimage.restoration import unsupervised_wiener
 from torch import Tensor
 
-from aps_core.blind.effort import MARGIN
-from aps_core.blind.em import Estimate
-from aps_core.blind.families import FAMILIES, Name, Parameters
-from aps_core.blind.photograph import most_detailed
-from aps_core.diagnosis import examine
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.baselines import TV_WEIGHTS_DOCUMENTS
+from aps_core.identify.blind.effort import MARGIN
+from aps_core.identify.blind.em import Estimate
+from aps_core.identify.blind.families import FAMILIES, Name, Parameters
+from aps_core.identify.blind.photograph import most_detailed
+from aps_core.identify.diagnosis import examine
+from aps_core.identify.kinds.blind_blur import BlindBlur, first_guess
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import BlindBlur, first_guess
-from aps_core.operators.unknown import Search
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
 from benchmarks.maxim import Maxim

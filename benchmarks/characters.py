@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import TV_WEIGHTS_DOCUMENTS, simple, total_variation, wiener
 from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from benchmarks.documents import EQUAL, without_prior
 from benchmarks.legibility import Page, error_rate, pages, read, require_tesseract

@@ -18,15 +18,15 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from aps_core.blind.kernel import deviation
-from aps_core.blind.kernel_search import KernelEstimate, kernel_of
-from aps_core.diagnosis import examine
 from aps_core.errors import NothingToRestore
+from aps_core.identify.blind.kernel import deviation
+from aps_core.identify.blind.kernel_search import KernelEstimate, kernel_of
+from aps_core.identify.diagnosis import examine
+from aps_core.identify.kinds.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.operators.base import OperatorSpec
-from aps_core.operators.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
 from aps_core.operators.gaussian_blur import GaussianBlur
-from aps_core.operators.unknown import Search
 from benchmarks.free_kernels import picture_arguments, pictures
 
 NOISE = (0.0, 0.02)

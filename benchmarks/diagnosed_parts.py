@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from aps_core.diagnosis import diagnose
 from aps_core.evaluation.tables import markdown
+from aps_core.identify.diagnosis import diagnose
 from training.diagnosis.simulate import Truth, degraded, to_image
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -19,8 +19,8 @@ from statistics import median
 import numpy as np
 from PIL import Image
 
-from aps_core.diagnosis import Diagnosis, diagnose
-from aps_core.diagnosis.blur import ANGLE_TOLERANCE, LEAST_TOLERANCE, TOLERANCE, Family
+from aps_core.identify.diagnosis import Diagnosis, diagnose
+from aps_core.identify.diagnosis.blur import ANGLE_TOLERANCE, LEAST_TOLERANCE, TOLERANCE, Family
 from training.diagnosis.simulate import Truth, degraded, to_image
 
 ROOT = Path(__file__).parents[1]

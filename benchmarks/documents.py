@@ -23,6 +23,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import (
     TV_WEIGHTS_DOCUMENTS,
     shrinkage,
@@ -35,7 +36,6 @@ from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from benchmarks.prior_share import EqualLogits
 from benchmarks.variants import arguments, run_variants

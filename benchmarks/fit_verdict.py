@@ -3,9 +3,9 @@
 Run from the repository's root: ``python -m benchmarks.fit_verdict``. Pictures are degraded by a
 true operator, get noise or are compressed, and a part is judged under an assumed operator: what
 lies outside the part is seen through the blur, as in every photograph. The thresholds of
-:mod:`aps_core.fit` were chosen on every other picture of ``examples/`` (``--half choose``); the
-others show how good they are (``--half report``). Cases come in a random order, right and wrong in
-turn, until ``--seconds`` have passed; about two a second on one core. The first question of the
+:mod:`aps_core.verdict.fit` were chosen on every other picture of ``examples/`` (``--half choose``);
+the others show how good they are (``--half report``). Cases come in a random order, right and wrong
+in turn, until ``--seconds`` have passed; about two a second on one core. The first question of the
 verdict needs no sampling; ``--results`` also restores some pictures under the right operator, for
 the second.
 """
@@ -26,14 +26,14 @@ from typing import Any
 import torch
 from PIL import Image
 
-from aps_core.fit import LEAST_NOISE, Fit, Verdict, fitted_residual, verdict_of
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.operators import OperatorSpec
-from aps_core.residual_spectrum import unexplained
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
+from aps_core.verdict.fit import LEAST_NOISE, Fit, Verdict, fitted_residual, verdict_of
+from aps_core.verdict.residual_spectrum import unexplained
 
 ROOT = Path(__file__).parents[1]
 SIDE = 96

@@ -39,22 +39,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aps_core.blind.effort import MARGIN
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.kernel import deviation, light_of, likeness
-from aps_core.blind.kernel_search import kernel_of
-from aps_core.blind.photograph import examined, most_detailed
-from aps_core.diagnosis import examine
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.tables import paired_interval
+from aps_core.identify.blind.effort import MARGIN
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.kernel import deviation, light_of, likeness
+from aps_core.identify.blind.kernel_search import kernel_of
+from aps_core.identify.blind.photograph import examined, most_detailed
+from aps_core.identify.diagnosis import examine
+from aps_core.identify.kinds.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
-from aps_core.operators.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
 from aps_core.operators.kernel_blur import KernelBlur
-from aps_core.operators.unknown import Search
-from aps_core.runtime.engine import ImageEngine
 from benchmarks.blind import BLURS
 from benchmarks.blind_parts import EXAMPLES, SETS
 from benchmarks.kernel_em import Draw, estimated, samples

@@ -26,9 +26,9 @@ import torch
 
 from aps_client import Client
 from aps_client.models import Job
+from aps_core.engines.engine import ImageEngine
+from aps_core.engines.oom_fallback import free_memory
 from aps_core.imaging import images
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.oom_fallback import free_memory
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
 from service.launch.processes import free_port, running_service

@@ -32,11 +32,11 @@ import torch
 from rapidfuzz.distance import Levenshtein
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks.results import spread
 from benchmarks.legibility import (

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.tables import markdown, mean, paired_interval
@@ -25,7 +26,6 @@ from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.gaussian_blur import GaussianBlur
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 

@@ -1,4 +1,4 @@
-"""Kernels of any shape by EM over restorations, for comparison with ``aps_core.blind``.
+"""Kernels of any shape by EM over restorations, for comparison with ``aps_core.identify.blind``.
 
     E step: pictures x_1 ... x_B ~ p(x | y, k), drawn by the sampler with an image prior
     M step: k = argmax sum_b log p(y | x_b, k) over all k >= 0 with sum k = 1
@@ -16,14 +16,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from aps_core.blind.effort import MARGIN, Effort
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.kernel import centred, enlarged, light_of
-from aps_core.blind.likelihood import UnseenDetail
-from aps_core.blind.photograph import PosteriorSamples, examined
+from aps_core.engines.engine import ImageEngine
+from aps_core.identify.blind.effort import MARGIN, Effort
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.kernel import centred, enlarged, light_of
+from aps_core.identify.blind.likelihood import UnseenDetail
+from aps_core.identify.blind.photograph import PosteriorSamples, examined
 from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.kernel_blur import KernelBlur
-from aps_core.runtime.engine import ImageEngine
 
 SCALES = (2 * 2**0.5, 2.0, 2**0.5, 1.0)
 """Factors by which the picture is reduced."""

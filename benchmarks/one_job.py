@@ -34,7 +34,7 @@ def main() -> None:
     else:
         process = importlib.import_module("aps_core.runtime.process")
         process.be_reproducible(asked.threads)
-        engine = importlib.import_module("aps_core.runtime.engine").Engine.load(asked.spec["prior"])
+        engine = importlib.import_module("aps_core.engines.engine").Engine.load(asked.spec["prior"])
     tasks = importlib.import_module("aps_core.tasks")
     small = asked.spec["working_size"], asked.spec["working_size"]
     file = io.BytesIO()

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import (
     TV_WEIGHTS,
     TV_WEIGHTS_DOCUMENTS,
@@ -41,7 +42,6 @@ from aps_core.evaluation.suite import lpips_if_here
 from aps_core.evaluation.tables import against, figure, markdown, mean
 from aps_core.priors import specialised_in
 from aps_core.priors.base import Content
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from benchmarks.documents import middles
 from benchmarks.harness import calibrate, command, machine

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import BASELINES
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.run import Variant
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from benchmarks.documents import summary, without_prior
 from benchmarks.variants import TASKS, arguments, run_variants

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import statistics
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.base import PRESETS
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers import SamplerSpec
 from benchmarks.documents import SIDE, middles

@@ -14,12 +14,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import Variant
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ERROR, ConvolutionalPrior
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer, brightness, mean_and_variance
 from aps_core.types import Denoised, Prior, Tokenizer

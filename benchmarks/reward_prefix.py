@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from aps_core.engines.engine import TextEngine
 from aps_core.priors.embedded.text import FOLDER
-from aps_core.runtime.engine import TextEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.text.aps import RewardAscent, TextReward
 from aps_core.text.chat import chat_of

@@ -20,12 +20,12 @@ import torch.nn.functional as F
 from scipy.stats import spearmanr
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks.results import spread
 from benchmarks.documents import SIDE, middles

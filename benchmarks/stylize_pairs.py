@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from PIL import Image, ImageDraw
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging import images
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver

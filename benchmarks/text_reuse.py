@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, cast
 
+from aps_core.engines.engine import TextEngine
 from aps_core.evaluation.tables import paired_interval
-from aps_core.runtime.engine import TextEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks import GuideSpec, Inputs, TextResult, run
 from aps_core.text.blocks import blocks_of

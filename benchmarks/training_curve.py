@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.photographs import Photographs
@@ -30,7 +31,6 @@ from aps_core.evaluation.rows import append, read_rows
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ConvolutionalPrior, load_convolutional
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.precision import fast_dtype
 from aps_core.runtime.process import be_reproducible
 from aps_core.tokenizers.pixels import PixelTokenizer

@@ -20,12 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.run import Variant, run_method
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.priors.convolutional.network import ConvolutionalPrior, load_convolutional
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.precision import fast_dtype
 from benchmarks.withheld import study_arguments, study_cases
 

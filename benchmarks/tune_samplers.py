@@ -21,8 +21,8 @@ from statistics import mean
 from typing import Any
 
 from aps_core import evaluation
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.rows import Cost, append, read_rows, score
-from aps_core.runtime.engine import ImageEngine
 from benchmarks.withheld import open_study
 
 GRIDS: dict[str, list[dict[str, Any]]] = {

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import shrinkage
 from aps_core.evaluation.cases import Case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.tables import markdown, mean, paired_interval
 from aps_core.operators import base
-from aps_core.runtime.engine import ImageEngine
 from aps_core.sampling import shrinkage_estimate
 from benchmarks.withheld import study_arguments, study_cases
 

@@ -11,11 +11,11 @@ table. Prints the mean PSNR of every weight and the best one by task, which
 
 from __future__ import annotations
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import total_variation
 from aps_core.evaluation.cases import Case
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.tables import markdown, mean
-from aps_core.runtime.engine import ImageEngine
 from benchmarks.withheld import study_arguments, study_cases
 
 WEIGHTS = (1.0, 2.0, 4.0, 8.0, 16.0)

@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
 from aps_core.evaluation.run import Plan, Variant, cases, run_method
-from aps_core.runtime.engine import ImageEngine
 
 TASKS = ("sr4", "gaussian_blur", "inpainting70", "hdr", "motion_blur")
 

@@ -22,16 +22,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.diagnosis.propose import resolved_side
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore
 from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.tables import markdown, mean
+from aps_core.identify.diagnosis.propose import resolved_side
+from aps_core.identify.kinds.auto import Auto
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
-from aps_core.operators.auto import Auto
-from aps_core.operators.unknown import Search
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from training import corpus

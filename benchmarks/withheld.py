@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Case, Setup, make_case, own_task
-from aps_core.runtime.engine import ImageEngine
 from aps_core.runtime.process import be_reproducible
 from training import corpus
 from training.documents.prior import held_out

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
+from aps_core.engines.engine import Engine
 from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 from aps_core.operators import Bound, OperatorSpec, Shape
-from aps_core.runtime.engine import Engine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from aps_core.engines.engine import Engine
 from aps_core.imaging import images
-from aps_core.runtime.engine import Engine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 

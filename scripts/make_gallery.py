@@ -19,12 +19,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging import images, noise
 from aps_core.imaging.resampling import resize
 from aps_core.operators import OperatorSpec
 from aps_core.priors import specialised_in
 from aps_core.priors.base import Content
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 ROOT = Path(__file__).parents[1]

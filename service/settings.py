@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from aps_core.runtime.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
+from aps_core.tasks.estimate import CPU_MAX_PIXELS, GPU_MAX_PIXELS
 from service.limits import Limits
 
 

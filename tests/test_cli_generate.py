@@ -7,8 +7,8 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging import images
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import GenerateSpec, Inputs, run
 
 

@@ -57,7 +57,7 @@ def test_the_inputs_must_be_the_same(made, tmp_path):
 
 
 def test_mistakes_are_noticed_before_anything_is_loaded(made, tmp_path, monkeypatch):
-    for heavy in ("torch", "aps_core.runtime.engine"):
+    for heavy in ("torch", "aps_core.engines.engine"):
         monkeypatch.setitem(sys.modules, heavy, None)
     sidecar, earlier = made.with_suffix(".json"), tmp_path / "result.json"
     other = PHOTO.with_name("rocket.png")

@@ -21,8 +21,8 @@ from PIL import Image
 
 from aps_cli.main import main
 from aps_core.capabilities import operator_table
+from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.operators import OperatorSpec
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.samplers import SamplerSpec
 from aps_core.tasks import TaskSpec
 from benchmarks import degraded

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging.images import Picture
 from aps_core.operators.denoise import Denoise
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import estimate
 from aps_core.runtime.process import reproducible
 from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks.estimate import estimate
 
 PHOTO = Path(__file__).parents[1] / "examples" / "photos" / "coffee.png"
 

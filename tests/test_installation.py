@@ -73,7 +73,7 @@ def python(code: str, extra: str) -> subprocess.CompletedProcess[str]:
         ("", "import aps_client, aps_cli.main, aps_core.tasks, aps_core.capabilities"),
         ("library", "import aps_core as aps; aps.load_prior('embedded')"),
         ("service", "import service.main, service.jobs, aps_client; service.main.create_app"),
-        ("worker", "import worker.app, worker.tasks, worker.lifecycle, aps_core.runtime.engine"),
+        ("worker", "import worker.app, worker.tasks, worker.lifecycle, aps_core.engines.engine"),
     ],
 )
 def test_an_install_line_provides_what_it_promises(extra: str, code: str) -> None:

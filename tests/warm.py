@@ -24,7 +24,7 @@ def serve(path: str) -> None:
     from aps_core.runtime.process import prepare_environment
 
     prepare_environment()
-    for module in ("aps_cli.main", "aps_core.runtime.engine", "aps_core.priors.mmada.network"):
+    for module in ("aps_cli.main", "aps_core.engines.engine", "aps_core.priors.mmada.network"):
         import_module(module)
 
     listener = socket.socket(socket.AF_UNIX)

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from aps_core.imaging.dct_shrinkage import shrunk
-from aps_core.imaging.steepest_descent import steepest_step
 from aps_core.imaging.total_variation import total_variation_estimate
+from aps_core.numerics.steepest_descent import steepest_step
 from aps_core.operators.jpeg import JPEG
 from aps_core.samplers.first_estimate import COLOURS, FILLING, FILLING_SIGMA
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
@@ -61,7 +61,7 @@ class RandomMeasurements:
     those at full size, some have missing pixels, some were clipped, and some compressed as a JPEG.
     All are noisy.
 
-    Implements :class:`aps_core.likelihood.Likelihood`.
+    Implements :class:`aps_core.numerics.likelihood.Likelihood`.
     """
 
     sorts: tuple[Sort, ...]

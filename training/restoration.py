@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from aps_core.imaging.steepest_descent import steepest_step
+from aps_core.numerics.steepest_descent import steepest_step
 from training.measurement_kinds import Kinds
 from training.random_measurement import RandomMeasurements, Sort
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aps_core.errors import InvalidSpec
 from aps_core.priors import PriorSpec
-from aps_core.runtime.estimate import Capacity, fit
+from aps_core.tasks.estimate import Capacity, fit
 from service.settings import Settings
 from worker.device import first_visible
 

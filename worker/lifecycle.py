@@ -39,8 +39,8 @@ from worker.app import settings
 from worker.capacity import capacities
 
 if TYPE_CHECKING:
-    from aps_core.runtime.engine import Engine
-    from aps_core.runtime.estimate import Capacity
+    from aps_core.engines.engine import Engine
+    from aps_core.tasks.estimate import Capacity
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Worker:
         from aps_core.runtime.process import be_reproducible
 
         be_reproducible(settings.threads)
-        from aps_core.runtime.engine import Engine
+        from aps_core.engines.engine import Engine
 
         started = time.monotonic()
         telemetry.enter_state(prior, "loading")

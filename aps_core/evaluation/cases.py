@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import noise
-from aps_core.likelihood import Noise
 from aps_core.losses.measurement import MeasurementLoss
+from aps_core.numerics.likelihood import Noise
 from aps_core.operators import Bound, OperatorSpec
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.aps import APSConfig
 from aps_core.types import Objective
 

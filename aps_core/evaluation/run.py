@@ -15,19 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.baselines import BASELINES
 from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.lpips import LPIPS
 from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.rows import Cost, Row, append, read_rows, score
-from aps_core.fit import round_trip
 from aps_core.imaging import images
 from aps_core.losses.measurement import MeasurementLoss
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.types import Sample, StepHook, StepInfo
+from aps_core.verdict.fit import round_trip
 
 REFERENCES = ("ceiling", *BASELINES)
 """Pictures without a sampler: the tokenizer's reconstruction of the truth, and baselines."""

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Case, Setup
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import picture_name
 from aps_core.imaging import images
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.sampling import driver
 from aps_core.types import MASK, Grid, StepInfo

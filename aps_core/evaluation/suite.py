@@ -17,6 +17,7 @@ import torch
 import aps_core
 from aps_core.checkpoints import checkpoint_cache
 from aps_core.checkpoints.manifest import CHECKPOINTS
+from aps_core.engines.engine import ImageEngine, TextEngine
 from aps_core.evaluation import plots, report, sheets, text_file, text_summary
 from aps_core.evaluation import text as text_evaluation
 from aps_core.evaluation.cases import Setup, make_case
@@ -26,7 +27,6 @@ from aps_core.evaluation.photographs import Photographs
 from aps_core.evaluation.questions import paper_questions
 from aps_core.evaluation.rows import Row
 from aps_core.evaluation.run import evaluate
-from aps_core.runtime.engine import ImageEngine, TextEngine
 from aps_core.text.config import TextConfig
 
 PAPER_PRIOR = ("mmada-8b-base", "magvitv2")

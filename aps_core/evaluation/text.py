@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
+from aps_core.engines.engine import TextEngine
 from aps_core.evaluation.questions import Question
-from aps_core.runtime.engine import TextEngine
 from aps_core.tasks import GuideSpec, Inputs, TextResult, run
 from aps_core.text.aps import TextReward
 from aps_core.text.chat import chat_of

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aps_core.imaging.resampling import mirror_pad
-from aps_core.likelihood import Pixels
+from aps_core.numerics.likelihood import Pixels
 
 SIDE = 8
 """Of the squares in pixels."""

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.imaging.dct_shrinkage import without_noise
-from aps_core.likelihood import Pixels
+from aps_core.numerics.likelihood import Pixels
 
 CHANCE = 1e-4
 """That a square of a hole's size is missing, if pixels are missing at random."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.likelihood import Likelihood
+from aps_core.numerics.likelihood import Likelihood
 
 WEIGHT = 6.0
 """Weight of the total variation in nats per unit of colour, for pictures in [-1, 1]."""

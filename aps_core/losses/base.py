@@ -15,7 +15,7 @@ from aps_core.registry import Spec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.likelihood import Noise
+    from aps_core.numerics.likelihood import Noise
     from aps_core.types import BoundOperator, Features, Objective
 
     FeatureSource = Callable[[str], Features]

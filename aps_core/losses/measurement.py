@@ -12,8 +12,8 @@ from aps_core.losses.base import LossSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.likelihood import Noise
     from aps_core.losses.base import FeatureSource
+    from aps_core.numerics.likelihood import Noise
     from aps_core.objectives.measurement import MeasurementObjective
     from aps_core.types import BoundOperator
 

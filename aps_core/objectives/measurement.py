@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.imaging.resampling import mirror_pad
-from aps_core.likelihood import Coverage, Pixels
+from aps_core.numerics.likelihood import Coverage, Pixels
 from aps_core.types import BoundOperator, Features
 
 if TYPE_CHECKING:
-    from aps_core.likelihood import ColouredNoise, Noise
+    from aps_core.numerics.likelihood import ColouredNoise, Noise
 
 LEAST_SIGMA = 1e-3
 """Smaller deviations of noise count as this one, an eighth of the distance between two levels of an

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.likelihood import Noise
+    from aps_core.numerics.likelihood import Noise
     from aps_core.types import BoundOperator
 else:
     torch = lazy_import("torch")

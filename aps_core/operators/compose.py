@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.likelihood import Noise
+    from aps_core.numerics.likelihood import Noise
 else:
     torch = lazy_import("torch")
 

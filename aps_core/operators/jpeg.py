@@ -90,7 +90,7 @@ def averaged(scale: float) -> bool:
 
 class RoundingNoise:
     """White noise and the rounding of a JPEG's coefficients, whose errors are independent and
-    uniform, here taken for normal. Implements :class:`aps_core.likelihood.ColouredNoise`.
+    uniform, here taken for normal. Implements :class:`aps_core.numerics.likelihood.ColouredNoise`.
 
     Blocks that begin elsewhere, because the picture was cut, change little: what matters is that
     high frequencies were rounded most.

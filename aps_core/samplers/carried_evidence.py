@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from aps_core.likelihood import MeasurementLikelihood
+from aps_core.numerics.likelihood import MeasurementLikelihood
 from aps_core.samplers.anchored import AnchoredSampler
 from aps_core.samplers.base import REVERSE_STEPS, Step
 from aps_core.samplers.first_estimate import first_estimate

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
+from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood, Pixels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,8 +84,8 @@ def classical_estimate(
     Slopes continue into the gaps; total variation would fill them with steps. That moves clipped
     values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
     variation of clipped pictures, they stay closer to it. ``start``: grey pictures, for their size.
-    Without a :class:`~aps_core.likelihood.MeasurementLikelihood`, it is the estimate of least total
-    variation.
+    Without a :class:`~aps_core.numerics.likelihood.MeasurementLikelihood`, it is the estimate of
+    least total variation.
     """
     from aps_core.imaging.dct_shrinkage import shrunk, without_noise
     from aps_core.imaging.total_variation import WEIGHT

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from pydantic import Field
 
 from aps_core.errors import InvalidSpec
-from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
+from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood, Pixels
 from aps_core.samplers.base import SamplerSpec, Step
 from aps_core.samplers.first_estimate import Measured, classical_estimate, grey_start
 from aps_core.types import DenoisingPrior

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.numerics.lbfgs import minimum
 from aps_core.sampling.inner_watch import InnerWatch
-from aps_core.sampling.lbfgs import minimum
 from aps_core.tokenizers.pixels import brightness
 from aps_core.types import Denoised, Objective
 

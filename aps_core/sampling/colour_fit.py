@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aps_core.likelihood import Likelihood
-from aps_core.sampling.lbfgs import minimum
+from aps_core.numerics.lbfgs import minimum
+from aps_core.numerics.likelihood import Likelihood
 from aps_core.tokenizers.pixels import coloured
 
 SOFT = 0.02

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
-from aps_core.imaging.steepest_descent import steepest_step
-from aps_core.likelihood import Likelihood, MeasurementLikelihood
+from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood
+from aps_core.numerics.steepest_descent import steepest_step
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.views import View, denoised_in
 from aps_core.types import (

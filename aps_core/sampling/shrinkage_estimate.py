@@ -14,9 +14,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from aps_core.imaging.dct_shrinkage import shrunk, some_places
-from aps_core.imaging.steepest_descent import steepest_step
-from aps_core.likelihood import Likelihood
-from aps_core.sampling.lbfgs import minimum
+from aps_core.numerics.lbfgs import minimum
+from aps_core.numerics.likelihood import Likelihood
+from aps_core.numerics.steepest_descent import steepest_step
 
 ROUNDS = 12
 THRESHOLD = 3.0

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field
 
-from aps_core.diagnosis.found import Found
 from aps_core.errors import InvalidSpec
+from aps_core.identify.diagnosis.found import Found
 from aps_core.imaging.images import MaskCoverage, Picture, mask_coverage
 from aps_core.priors import PriorSpec
 from aps_core.registry import Spec
@@ -27,7 +27,7 @@ from aps_core.tasks.results import Result
 from aps_core.types import InnerHook, SamplerState
 
 if TYPE_CHECKING:
-    from aps_core.runtime.engine import Engine
+    from aps_core.engines.engine import Engine
 
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
 

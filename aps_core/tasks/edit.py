@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import ImageEngine
+    from aps_core.engines.engine import ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -127,7 +127,7 @@ class EditSpec(MeasuredTaskSpec):
         """Fixes known tokens, samples the rest under the measurement of known pixels, then copies
         the known pixels.
         """
-        from aps_core.runtime.engine import ImageEngine
+        from aps_core.engines.engine import ImageEngine
 
         engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors

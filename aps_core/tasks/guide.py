@@ -137,7 +137,7 @@ class GuideSpec(TaskSpec):
 
     def run(self, inputs: Inputs, context: RunContext) -> TextResult:
         """One run, or a guided and an unguided run with the same seed."""
-        from aps_core.runtime.engine import TextEngine
+        from aps_core.engines.engine import TextEngine
         from aps_core.text.aps import BatchReward
 
         engine = context.engine

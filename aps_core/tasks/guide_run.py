@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import TextEngine
+    from aps_core.engines.engine import TextEngine
     from aps_core.tasks.guide import GuideSpec
     from aps_core.text.aps import BatchReward
     from aps_core.text.reuse import Reuse

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aps_core._lazy import lazy_import
-from aps_core.fit import STEPS
 from aps_core.tasks.base import RunContext
 from aps_core.tasks.pictures import PictureTaskSpec
 from aps_core.tasks.progress import PictureProgress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import InnerInfo, Objective, StepInfo
+from aps_core.verdict.fit import STEPS
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ class Run:
                 are shown and returned.
             beyond: pixels that are sampled beyond each border of the result.
         """
-        from aps_core.runtime.engine import ImageEngine
+        from aps_core.engines.engine import ImageEngine
         from aps_core.sampling import driver
 
         context, engine = self.context, self.context.engine

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aps_core._lazy import lazy_import
-from aps_core.diagnosis.found import Found
+from aps_core.identify.diagnosis.found import Found
 from aps_core.imaging.images import encode_jpeg
 from aps_core.types import MASK, SamplerState, StepInfo
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aps_core.fit import judge
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.compose import AVERAGED, STORED, as_stored
 from aps_core.operators.jpeg import averaged
-from aps_core.operators.unknown import Search
 from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.masks import mask_slot
 from aps_core.tasks.observation import WholeMeasurement, observation
 from aps_core.tasks.posterior import Run, judging_hook
 from aps_core.tasks.results import PictureResult
 from aps_core.tasks.tiles import EXAMINED, TiledRun
+from aps_core.verdict.fit import judge
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from aps_core.engines.engine import ImageEngine
     from aps_core.imaging.images import Picture
-    from aps_core.runtime.engine import ImageEngine
     from aps_core.tasks.restore import RestoreSpec
 
 
 def searched(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> Search:
     """What an unknown operator is identified from."""
-    from aps_core.runtime.engine import ImageEngine
+    from aps_core.engines.engine import ImageEngine
 
     engine = context.engine
     assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
@@ -46,7 +46,7 @@ def searched(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> Search:
 
 def restored(spec: RestoreSpec, inputs: Inputs, context: RunContext) -> PictureResult:
     """Reads the measurement, then samples the picture as a whole or in tiles."""
-    from aps_core.runtime.engine import ImageEngine
+    from aps_core.engines.engine import ImageEngine
 
     engine, upload = context.engine, inputs.picture()
     assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors

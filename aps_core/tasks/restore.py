@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from aps_core.diagnosis.found import Found
 from aps_core.errors import ImageTooLarge, InvalidSpec, about
+from aps_core.identify.diagnosis.found import Found
+from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.imaging import noise
 from aps_core.imaging.images import MAX_PIXELS, MaskCoverage, Picture
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
 from aps_core.tasks.content import KEEPS_DEFAULT, warned
 from aps_core.tasks.masks import check_coverage, check_mask_size, mask_slot
@@ -246,7 +246,7 @@ class RestoreSpec(MeasuredTaskSpec):
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Identifies the operator if it is unknown, restores, and warns if letters may be wrong."""
-        from aps_core.diagnosis import shows_text
+        from aps_core.identify.diagnosis import shows_text
 
         result = self._restored(inputs, context)
         return warned(result, self.prior_spec()) if shows_text(inputs.examined()) else result

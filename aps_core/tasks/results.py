@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aps_core._lazy import lazy_import
-from aps_core.diagnosis.found import Found
-from aps_core.fit import Fit
+from aps_core.identify.diagnosis.found import Found
 from aps_core.imaging.notebook import figure, png_row
 from aps_core.imaging.provenance import COMPOSITE, encode
 from aps_core.operators.point_spread import point_spread
 from aps_core.registry import Config
+from aps_core.verdict.fit import Fit
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Result:
     fingerprint: str
     resumed_from_step: int | None = None
     memory_fallbacks: list[str] = field(default_factory=list)
-    """Fallbacks used when the device ran out of memory; see :mod:`aps_core.runtime.oom_fallback`.
+    """Fallbacks used when the device ran out of memory; see :mod:`aps_core.engines.oom_fallback`.
     They may change tokens.
     """
     notes: list[str] = field(default_factory=list)

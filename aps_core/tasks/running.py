@@ -20,7 +20,7 @@ from aps_core.tasks.results import Result
 from aps_core.types import InnerHook
 
 if TYPE_CHECKING:
-    from aps_core.runtime.engine import Engine
+    from aps_core.engines.engine import Engine
 
 
 def run(
@@ -100,7 +100,7 @@ def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> 
     """Runs the task; after each out-of-memory error applies the next fallback and resumes at the
     last finished step.
     """
-    from aps_core.runtime.oom_fallback import fallbacks, free_memory, is_out_of_memory
+    from aps_core.engines.oom_fallback import fallbacks, free_memory, is_out_of_memory
 
     engine, state, found = context.engine, context.resume, context.found
     remaining = fallbacks(spec, engine)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import ImageEngine
+    from aps_core.engines.engine import ImageEngine
 else:
     torch = lazy_import("torch")
 
@@ -138,7 +138,7 @@ class StylizeSpec(PictureTaskSpec):
         """Extracts the reference's style, then runs the sampler. The misfit is the style
         distance.
         """
-        from aps_core.runtime.engine import ImageEngine
+        from aps_core.engines.engine import ImageEngine
 
         engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingCancelled
-from aps_core.fit import Fit, combined, judge
 from aps_core.imaging.tiling import Tile, Tiling
 from aps_core.tasks.base import RunContext
 from aps_core.tasks.observation import WholeMeasurement
@@ -30,12 +29,13 @@ from aps_core.tasks.posterior import StepNumbers, judging_hook
 from aps_core.tasks.progress import TileProgress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import MASK, InnerHook, InnerInfo, SamplerState, StepInfo
+from aps_core.verdict.fit import Fit, combined, judge
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.runtime.engine import ImageEngine
+    from aps_core.engines.engine import ImageEngine
     from aps_core.tasks.restore import RestoreSpec
 else:
     torch = lazy_import("torch")

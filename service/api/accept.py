@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.errors import InvalidSpec, WeightsMissing, about
-from aps_core.runtime.estimate import Capacity, Estimate, check_seconds, check_size
 from aps_core.tasks import Inputs, TaskSpec, validate_spec
 from aps_core.tasks.content import leaves_prior_open, specialised, with_priors
+from aps_core.tasks.estimate import Capacity, Estimate, check_seconds, check_size
 from service.api.app_state import Services
 from service.api.availability import check_weights, computable, worker_for
 from service.api.errors import Gone, NotFound, NoWorker, PriorNotLoaded, UnknownPicture

@@ -8,9 +8,9 @@ from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
 
 from aps_core.errors import ImageTooLarge, InsufficientMemory, JobTooLong
-from aps_core.runtime.estimate import estimate as estimated
 from aps_core.tasks import PictureTaskSpec, TaskSpec
 from aps_core.tasks.content import leaves_prior_open, with_priors
+from aps_core.tasks.estimate import estimate as estimated
 from service.access.principals import Reader
 from service.api import openapi
 from service.api.accept import Draft, validated

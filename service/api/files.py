@@ -13,7 +13,7 @@ from typing import Annotated, Any, BinaryIO, cast
 from fastapi import APIRouter, Header, Request, Response
 from starlette.responses import StreamingResponse
 
-from aps_core.diagnosis import Diagnosis
+from aps_core.identify.diagnosis import Diagnosis
 from aps_core.tasks.content import specialised
 from service.access.principals import Reader, Writer
 from service.api.app_state import services_of

@@ -29,8 +29,8 @@ from typing import BinaryIO, Literal, get_args
 
 from PIL import Image, PngImagePlugin
 
-from aps_core.diagnosis import diagnose, shows_text
 from aps_core.errors import ImageRejected, InvalidSpec
+from aps_core.identify.diagnosis import diagnose, shows_text
 from aps_core.imaging.images import Picture, mask_coverage, open_image
 from aps_core.operators.kernel_blur import kernel_rows
 from service.uploads import png

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from aps_core.diagnosis import Diagnosis
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.identify.diagnosis import Diagnosis
 from aps_core.imaging.images import MaskCoverage
 from service.api.errors import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings

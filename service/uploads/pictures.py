@@ -9,8 +9,8 @@ from typing import TypeGuard
 
 from redis.exceptions import RedisError
 
-from aps_core.diagnosis import Diagnosis
 from aps_core.errors import InvalidSpec
+from aps_core.identify.diagnosis import Diagnosis
 from aps_core.imaging.images import MaskCoverage
 from service.api.errors import UnknownPicture
 from service.api.views import StoredPicture

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.run import Variant
-from aps_core.runtime.engine import ImageEngine
 from benchmarks import variants
 
 

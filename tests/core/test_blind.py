@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from aps_core.blind import photograph
-from aps_core.blind.effort import Effort
-from aps_core.blind.em import Estimate, expectation_maximisation
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.likelihood import UnseenDetail, WhiteNoise
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore, SamplingCancelled
+from aps_core.identify.blind import photograph
+from aps_core.identify.blind.effort import Effort
+from aps_core.identify.blind.em import Estimate, expectation_maximisation
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.likelihood import UnseenDetail, WhiteNoise
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples/photos"

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 import aps_core as aps
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
 from aps_core.imaging.noise import add_noise
 from aps_core.operators import OperatorSpec
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import estimate
 from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.tasks import Inputs, RestoreSpec, run
+from aps_core.tasks.estimate import estimate
 from aps_core.tasks.progress import PictureProgress, Progress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import InnerInfo, StepInfo

@@ -7,9 +7,9 @@ import pytest
 import torch
 from PIL import Image, ImageDraw
 
-from aps_core.diagnosis import shows_text
-from aps_core.diagnosis.content import LAGS, features
-from aps_core.diagnosis.perceptron import LARGEST, answer, stored
+from aps_core.identify.diagnosis import shows_text
+from aps_core.identify.diagnosis.content import LAGS, features
+from aps_core.identify.diagnosis.perceptron import LARGEST, answer, stored
 from aps_core.imaging.images import Picture
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

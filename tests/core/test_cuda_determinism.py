@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.objectives.csd import CSDConfig, StyleObjective, load_csd
 from aps_core.objectives.gram import GramStyle
 from aps_core.objectives.vgg16_net import VGG16
 from aps_core.operators import OperatorSpec
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.samplers.aps import APSConfig
 from aps_core.tokenizers import group_norm
 from benchmarks.inner_loop import Case

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from aps_core.runtime.engine import Engine
+from aps_core.engines.engine import Engine
 from aps_core.sampling import cuda_graph, inner_loop
 from aps_core.sampling.cuda_graph import WARM_UP, captured
 

@@ -14,13 +14,13 @@ import pytest
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from aps_core.diagnosis import Diagnosis, diagnose, found_by, shows_text
-from aps_core.diagnosis.features import ANGLES, RADII, SCALES, features
 from aps_core.errors import ImageRejected
+from aps_core.identify.diagnosis import Diagnosis, diagnose, found_by, shows_text
+from aps_core.identify.diagnosis.features import ANGLES, RADII, SCALES, features
+from aps_core.identify.kinds.blind import Blind
 from aps_core.imaging import images
 from aps_core.imaging.images import Picture
 from aps_core.imaging.noise import add_poisson
-from aps_core.operators.blind import Blind
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import RestoreSpec
 from training.diagnosis.simulate import Truth, degraded, filtered, to_image
@@ -320,7 +320,7 @@ def test_small_and_unreadable_pictures():
 
 def test_it_needs_no_torch():
     code = (
-        "import sys; from aps_core.diagnosis import diagnose;"
+        "import sys; from aps_core.identify.diagnosis import diagnose;"
         f" diagnose(open({str(EXAMPLES / 'photos/coffee.png')!r}, 'rb').read());"
         " assert 'torch' not in sys.modules"
     )

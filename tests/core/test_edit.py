@@ -8,13 +8,13 @@ import torch
 from PIL import Image
 from pydantic import ValidationError
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import ImageTooLarge, InvalidSpec
 from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Picture, mask_to_tensor, to_pil, to_tensor
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import check_size
 from aps_core.tasks import EditSpec, Inputs, run
 from aps_core.tasks.edit import known_tokens
+from aps_core.tasks.estimate import check_size
 from aps_core.types import MASK
 
 QUICK = {"steps": 3, "inner_steps": 3}

@@ -7,17 +7,17 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging.images import Picture, to_pil
 from aps_core.imaging.total_variation import total_variation_estimate
-from aps_core.likelihood import MeasurementLikelihood
+from aps_core.numerics.likelihood import MeasurementLikelihood
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.priors import specialised_in
 from aps_core.priors.embedded.documents import EmbeddedDocumentsPrior
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, RestoreSpec, run

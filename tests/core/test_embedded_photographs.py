@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from aps_core import evaluation
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.metrics import psnr
 from aps_core.operators import OperatorSpec
 from aps_core.priors.embedded.photographs import EmbeddedPhotographsPrior
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tokenizers.pixels import brightness
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

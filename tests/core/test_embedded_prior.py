@@ -9,18 +9,18 @@ import torch
 
 from aps_core import Measurement, evaluation, restore
 from aps_core.checkpoints.files import EMBEDDED
+from aps_core.engines.engine import Engine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
-from aps_core.fit import round_trip
 from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 from aps_core.operators.compose import Compose
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.runtime.engine import Engine
-from aps_core.runtime.estimate import check_size, estimate
 from aps_core.runtime.process import reproducible
 from aps_core.samplers.aps import APSConfig
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from aps_core.tasks.estimate import check_size, estimate
+from aps_core.verdict.fit import round_trip
 from training.ship import LIMIT_BYTES
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

@@ -9,6 +9,7 @@ from statistics import mean
 import pytest
 import torch
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation import (
     BASELINES,
@@ -33,7 +34,6 @@ from aps_core.evaluation.tables import ablations, against, paired_interval, summ
 from aps_core.imaging import images
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.aps import APSConfig
 from aps_core.types import MASK
 from tests.core.toys import FlatPrior

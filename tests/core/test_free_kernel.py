@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from aps_core.blind import kernel_search
-from aps_core.blind.edge_prediction import predicted
-from aps_core.blind.kernel import centred, connected, deviation, light_of, likeness
-from aps_core.blind.kernel_search import KernelEstimate
-from aps_core.blind.sparse_gradients import SparseGradients
 from aps_core.errors import NothingToRestore, SamplingCancelled
+from aps_core.identify.blind import kernel_search
+from aps_core.identify.blind.edge_prediction import predicted
+from aps_core.identify.blind.kernel import centred, connected, deviation, light_of, likeness
+from aps_core.identify.blind.kernel_search import KernelEstimate
+from aps_core.identify.blind.sparse_gradients import SparseGradients
+from aps_core.identify.kinds.auto import Auto
+from aps_core.identify.kinds.blind_blur import BlindBlur
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
-from aps_core.operators.auto import Auto
 from aps_core.operators.base import KERNEL_SIDE
-from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.kernel_blur import KernelBlur
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
-from aps_core.operators.unknown import Search
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

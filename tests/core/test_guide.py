@@ -8,14 +8,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from aps_core.engines.engine import Engine, ImageEngine, TextEngine
 from aps_core.errors import InvalidSpec, SamplingCancelled
 from aps_core.priors import TextModels
 from aps_core.priors.dream.network import load_dream
 from aps_core.priors.embedded.text import EmbeddedTextPrior
-from aps_core.runtime.engine import Engine, ImageEngine, TextEngine
-from aps_core.runtime.estimate import check_size
 from aps_core.tasks import GuideSpec, Inputs, RestoreSpec, run
 from aps_core.tasks.answers import UNDECIDED, settled_text
+from aps_core.tasks.estimate import check_size
 from aps_core.text.chat import Message, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards.loading import load_reward

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from aps_core import Measurement, restore
+from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation import Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
@@ -16,7 +17,6 @@ from aps_core.operators import Bound
 from aps_core.operators.compose import Compose
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.jpeg import JPEG, TO_YCC, RoundingNoise
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.types import StepInfo

@@ -10,17 +10,17 @@ from PIL import Image
 from torch import Tensor
 
 from aps_core import Measurement, restore
+from aps_core.engines.engine import ImageEngine
+from aps_core.identify.kinds.auto import Auto
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
-from aps_core.operators.auto import Auto
 from aps_core.operators.compose import AVERAGED, STORED, Compose, as_stored
 from aps_core.operators.denoise import Denoise
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.motion_blur import MotionBlur
-from aps_core.operators.unknown import Search
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/castle.png"

@@ -3,7 +3,7 @@
 import torch
 
 from aps_core.imaging.known_pixels import FLAT, flat_share, holes, inside_clipped, with_known
-from aps_core.likelihood import Pixels
+from aps_core.numerics.likelihood import Pixels
 
 
 def test_inside_of_clipped_areas_what_was_filled_counts_and_at_measured_values_nothing() -> None:

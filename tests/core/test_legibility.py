@@ -12,7 +12,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from aps_core.runtime.engine import ImageEngine
+from aps_core.engines.engine import ImageEngine
 from benchmarks import guesses, legibility, training_curve
 from benchmarks.documents import EQUAL, SINGLE, middles
 from benchmarks.prior_share import EqualLogits

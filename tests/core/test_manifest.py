@@ -12,14 +12,14 @@ from safetensors.torch import save_file
 
 from aps_core.capabilities import describe
 from aps_core.checkpoints import checkpoint_cache, manifest
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InsufficientMemory, InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.priors import PriorSpec
 from aps_core.runtime import memory
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import Capacity, fit
 from aps_core.runtime.memory import Transformer, image_token_bytes, magvit_decoder
+from aps_core.tasks.estimate import Capacity, fit
 from aps_core.tokenizers.execution import ExecutionPlan
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Magvit2, MagvitConfig

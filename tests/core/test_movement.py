@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.movement import movement_of
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.movement import movement_of
 from aps_core.imaging import images, noise
 
 DOCUMENTS = Path(__file__).parents[2] / "examples/documents"

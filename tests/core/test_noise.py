@@ -15,11 +15,11 @@ from aps_core.imaging.noise import (
     poisson_sigma,
 )
 from aps_core.imaging.resampling import resize
-from aps_core.measurement import Measurement
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.compose import Compose
 from aps_core.operators.gaussian_blur import GaussianBlur
+from aps_core.restore.measurement import Measurement
 from aps_core.tasks import RestoreSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -11,10 +11,10 @@ import pytest
 import torch
 from PIL import Image
 
+from aps_core.engines.engine import Engine, ImageEngine
 from aps_core.errors import InsufficientMemory
 from aps_core.imaging import images
 from aps_core.priors.convolutional.network import ConvolutionalNet
-from aps_core.runtime.engine import Engine, ImageEngine
 from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate_spec
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Decoder

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.metrics import psnr
+from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.imaging import images
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import OperatorSpec
@@ -20,7 +21,6 @@ from aps_core.operators.blur import reflecting_filter
 from aps_core.operators.colorize import Colorize
 from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.motion_blur import motion_kernel
-from aps_core.operators.unknown import UnknownOperator
 from aps_core.registry import AnyOf
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

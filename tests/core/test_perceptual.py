@@ -10,6 +10,7 @@ import torchmetrics.functional.image.lpips as theirs
 from PIL import Image
 from safetensors.torch import save_file
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsInvalid, WeightsMissing
 from aps_core.evaluation.lpips import load_lpips
 from aps_core.imaging import images
@@ -18,7 +19,6 @@ from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.objectives.vgg16_net import VGG16, load_vgg16
 from aps_core.operators import Bound
 from aps_core.priors.mmada.spec import MMaDA8B
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 # index of every convolution in the published network, with its channels in and out

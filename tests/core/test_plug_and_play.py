@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from aps_core.errors import InvalidSpec, SamplingDiverged
 from aps_core.imaging.dct_shrinkage import without_noise
 from aps_core.imaging.known_pixels import flat_share, inside_clipped
-from aps_core.imaging.steepest_descent import steepest_step
-from aps_core.likelihood import Pixels
+from aps_core.numerics.likelihood import Pixels
+from aps_core.numerics.steepest_descent import steepest_step
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.priors.convolutional.network import (

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.imaging import images
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 
 PHOTO = Path(__file__).parents[2] / "examples" / "photos" / "coffee.png"

@@ -14,9 +14,9 @@ from transformers import (
     Qwen3ForSequenceClassification,
 )
 
+from aps_core.engines.engine import TextEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.priors.dream.network import DreamConfig
-from aps_core.runtime.engine import TextEngine
 from aps_core.tasks import GuideSpec, Inputs, run
 
 DREAM_ONLY, SHARED, QWEN3_ONLY = (

@@ -10,10 +10,10 @@ import torch
 from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.samplers.carried_evidence import CarriedEvidence

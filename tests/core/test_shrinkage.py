@@ -10,6 +10,7 @@ from scipy.fft import dct, dctn, idct, idctn
 from aps_core.evaluation.photographs import photographs
 from aps_core.imaging.dct_shrinkage import shrunk, some_places
 from aps_core.imaging.total_variation import total_variation, total_variation_estimate
+from aps_core.numerics.lbfgs import minimum
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
 from aps_core.operators.gaussian_blur import GaussianBlur
@@ -18,7 +19,6 @@ from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.samplers import first_estimate
 from aps_core.samplers.first_estimate import classical_estimate
-from aps_core.sampling.lbfgs import minimum
 from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

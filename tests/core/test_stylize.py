@@ -7,10 +7,10 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.imaging import images
 from aps_core.objectives.gram import Content, GramStyle, WeightedSum
-from aps_core.runtime.engine import ImageEngine
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, StylizeSpec, run

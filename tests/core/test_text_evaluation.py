@@ -5,11 +5,11 @@ import math
 
 import pytest
 
+from aps_core.engines.engine import TextEngine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.questions import Question, load_questions, paper_questions
 from aps_core.evaluation.text import BEST_OF, UNGUIDED, Comparison, Judges, Row
 from aps_core.evaluation.text_summary import distinct_bigrams, summary
-from aps_core.runtime.engine import TextEngine
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import LogLikelihoodReward
 

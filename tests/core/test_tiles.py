@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import ImageTooLarge, InvalidSpec, JobTooLong, SamplingCancelled
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
 from aps_core.imaging.tiling import Tiling
 from aps_core.operators import OperatorSpec
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.runtime.engine import ImageEngine
-from aps_core.runtime.estimate import Capacity, check_seconds, check_size, estimate
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from aps_core.tasks.estimate import Capacity, check_seconds, check_size, estimate
 from tests.core.test_operators import ALL, picture, spec_of
 from tests.core.toys import FlatPrior
 
@@ -255,7 +255,7 @@ import resource, sys, torch
 from PIL import Image
 from aps_core.imaging import images
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.runtime.engine import ImageEngine
+from aps_core.engines.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 from tests.core.toys import FlatPrior
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from PIL import Image
 
+from aps_core.engines.engine import ImageEngine
 from aps_core.imaging.images import Picture
 from aps_core.priors.embedded.image import EmbeddedPrior
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, RestoreSpec, run
 from tests.core.toys import FlatPrior
 

@@ -15,29 +15,29 @@ from pydantic import ValidationError
 
 import aps_core as aps
 from aps_cli.main import main
-from aps_core.blind import photograph
-from aps_core.blind.effort import Effort
-from aps_core.blind.em import WIDEST, Estimate
-from aps_core.blind.families import FAMILIES
-from aps_core.blind.photograph import blur_of
-from aps_core.diagnosis import examine, found_by
-from aps_core.diagnosis.propose import resolved_side, without_search
-from aps_core.diagnosis.report import Finding
+from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, NothingToRestore
+from aps_core.identify.blind import photograph
+from aps_core.identify.blind.effort import Effort
+from aps_core.identify.blind.em import WIDEST, Estimate
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.photograph import blur_of
+from aps_core.identify.diagnosis import examine, found_by
+from aps_core.identify.diagnosis.propose import resolved_side, without_search
+from aps_core.identify.diagnosis.report import Finding
+from aps_core.identify.kinds.auto import Auto
+from aps_core.identify.kinds.blind import Blind
+from aps_core.identify.kinds.blind_blur import BlindBlur
+from aps_core.identify.kinds.unknown import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec
-from aps_core.operators.auto import Auto
-from aps_core.operators.blind import Blind
-from aps_core.operators.blind_blur import BlindBlur
 from aps_core.operators.compose import Compose
 from aps_core.operators.defocus_blur import DefocusBlur
 from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.super_resolution import SuperResolution
-from aps_core.operators.unknown import Search
-from aps_core.runtime.engine import ImageEngine
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 
 PHOTOS = Path(__file__).parents[2] / "examples/photos"
@@ -125,7 +125,7 @@ def test_the_spectrum_measures_a_movement_more_closely(monkeypatch, true, name):
     family = FAMILIES["motion"]
     upload = blurred(photo(name), family.blur(true), 0.02)
     diagnosis = too_long(upload, 1.15 * true[0])
-    monkeypatch.setattr("aps_core.diagnosis.examine", lambda _: diagnosis)
+    monkeypatch.setattr("aps_core.identify.diagnosis.examine", lambda _: diagnosis)
     found = Auto().find(Search(upload))
     assert found.operator.type == family.operator
     used = tuple(getattr(found.operator, each) for each in family.names)
@@ -172,7 +172,7 @@ def compressed(name, quality, kind, true):
 def test_beside_jpeg_traces_a_movement_is_measured_too(monkeypatch, true, name, quality):
     upload, family = compressed(name, quality, "motion", true), FAMILIES["motion"]
     diagnosis = too_long(upload, 1.15 * true[0])
-    monkeypatch.setattr("aps_core.diagnosis.examine", lambda _: diagnosis)
+    monkeypatch.setattr("aps_core.identify.diagnosis.examine", lambda _: diagnosis)
     proposed, found = found_by(diagnosis, "auto"), Auto().find(Search(upload))
     assert isinstance(found.operator, Compose)
     assert isinstance(proposed.operator, Compose)
@@ -367,7 +367,7 @@ def test_sizes_checks_and_estimates_need_neither_operator_nor_torch():
 import sys
 from PIL import Image
 from aps_core.imaging.images import Picture
-from aps_core.runtime.estimate import check_size
+from aps_core.tasks.estimate import check_size
 from aps_core.tasks import Inputs, RestoreSpec
 spec = RestoreSpec.model_validate({"operator": {"type": "auto"}}).resolved()
 spec.check_inputs(Inputs(Picture(Image.new("RGB", (70, 50)))))

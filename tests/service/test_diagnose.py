@@ -13,7 +13,7 @@ from PIL import Image
 
 from aps_cli.main import main
 from aps_client import Client
-from aps_core.diagnosis import diagnose
+from aps_core.identify.diagnosis import diagnose
 from aps_core.tasks import RestoreSpec
 from tests.stack import Stack
 from training.diagnosis.simulate import filtered, gaussian_kernel, to_image

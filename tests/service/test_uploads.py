@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from aps_core.diagnosis import examine, found_by
 from aps_core.errors import ImageRejected, ImageTooLarge
+from aps_core.identify.diagnosis import examine, found_by
 from aps_core.imaging.images import Picture, open_stored
 from service.settings import Settings
 from service.uploads.decoder import Decoder

@@ -1,1 +1,1 @@
-"""Training of the blur estimator of :mod:`aps_core.diagnosis`."""
+"""Training of the blur estimator of :mod:`aps_core.identify.diagnosis`."""

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aps_core.diagnosis.content import NETWORK, features
-from aps_core.diagnosis.perceptron import FOLDER, LARGEST
+from aps_core.identify.diagnosis.content import NETWORK, features
+from aps_core.identify.diagnosis.perceptron import FOLDER, LARGEST
 from training.diagnosis.simulated import arguments, simulations, stored
 
 EPOCHS, BATCH, RATE = 30, 256, 3e-3

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from aps_core.diagnosis.blur import FAMILIES, Family
+from aps_core.identify.diagnosis.blur import FAMILIES, Family
 from aps_core.imaging.filters import gaussian
 from aps_core.operators.defocus_blur import disc_kernel
 from aps_core.operators.linear_motion_blur import line_kernel

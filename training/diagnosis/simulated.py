@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from aps_core.diagnosis.blur import FAMILIES
+from aps_core.identify.diagnosis.blur import FAMILIES
 from training.diagnosis import pictures
 from training.diagnosis.simulate import degraded, drawn
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aps_core.diagnosis.blur import (
+from aps_core.identify.diagnosis.blur import (
     ANSWERS,
     DEVIATIONS,
     DIRECTION,
@@ -20,8 +20,8 @@ from aps_core.diagnosis.blur import (
     SHARES,
     SIZES,
 )
-from aps_core.diagnosis.features import ANGLES, RADII, features
-from aps_core.diagnosis.perceptron import FOLDER, LARGEST
+from aps_core.identify.diagnosis.features import ANGLES, RADII, features
+from aps_core.identify.diagnosis.perceptron import FOLDER, LARGEST
 from aps_core.imaging.images import LUMA
 from training.diagnosis.simulated import arguments, simulations, stored
 

@@ -13,7 +13,7 @@ from celery.signals import worker_process_init
 def alter(**_):
     import torch
 
-    from aps_core.runtime.engine import Engine
+    from aps_core.engines.engine import Engine
     from aps_core.tokenizers import group_norm
     from aps_core.tokenizers.execution import ExecutionPlan
 

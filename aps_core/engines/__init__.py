@@ -1,0 +1,1 @@
+"""Priors loaded on a device, and their fallbacks when memory runs out."""

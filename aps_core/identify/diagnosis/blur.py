@@ -1,0 +1,99 @@
+"""Estimates the blur of a picture: its family, size, direction, and how sure that is.
+
+A small network reads the features of :mod:`aps_core.identify.diagnosis.features`. It was trained on
+simulated degradations (``training/diagnosis``). Its confidence is calibrated on pictures that it
+was not trained on.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aps_core.identify.diagnosis import perceptron
+from aps_core.identify.diagnosis.features import features
+
+Array = NDArray[np.float64]
+Family = Literal["sharp", "gaussian", "defocus", "motion", "enlarged", "shaken"]
+FAMILIES: tuple[Family, ...] = ("sharp", "gaussian", "defocus", "motion", "enlarged", "shaken")
+COUNT = len(FAMILIES)
+SHARES = slice(COUNT)
+SIZES = slice(COUNT, 2 * COUNT - 1)
+DEVIATIONS = slice(2 * COUNT - 1, 3 * COUNT - 2)
+DIRECTION = slice(3 * COUNT - 2, 3 * COUNT)
+DOCUMENT = 3 * COUNT
+ANSWERS = 3 * COUNT + 1
+"""What the network answers: logits of the families, for all but "sharp" the logarithm of the size
+and of its standard deviation, cosine and sine of twice a movement's direction, and the logit of a
+document.
+"""
+NETWORK = "blur"
+
+TOLERANCE, LEAST_TOLERANCE = 0.15, 0.3
+"""A size counts as right within this share, or within this many pixels."""
+ANGLE_TOLERANCE = 10.0
+"""A direction counts as right within this many degrees."""
+
+
+@dataclass(frozen=True)
+class Blur:
+    """The most probable blur of a picture."""
+
+    family: Family
+    size: float
+    """Width, radius or length in pixels, factor of enlargement, or the longer side in pixels of the
+    curve of a shaken camera; 0 if sharp.
+    """
+    angle: float
+    """Direction of a movement in degrees, counter-clockwise from the horizontal."""
+    confidence: float
+    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`. Of a
+    shaken camera, that the family is right.
+    """
+    shares: dict[Family, float]
+    """Probability of every family."""
+    document: float
+    """Logit of a document, page or screen, by its spectrum."""
+
+    def enlarged(self, zoom: int) -> Blur:
+        """The same blur in the pixels of a picture ``zoom`` times as large."""
+        return replace(self, size=self.size * zoom)
+
+
+def estimate(crops: list[Array]) -> Blur:
+    """The blur of crops (h, w) of the luminance of one picture, at least 48 pixels a side."""
+    return read(perceptron.answer(NETWORK, features(crops).vector()))
+
+
+def read(answer: Array) -> Blur:
+    """Interprets one answer of the network, (ANSWERS,)."""
+    net = perceptron.stored(NETWORK)
+    logits = answer[SHARES] / net["temperature"]
+    shares = np.exp(logits - logits.max())
+    shares /= shares.sum()
+    best = int(shares.argmax())
+    family, confidence, size = FAMILIES[best], float(shares[best]), 0.0
+    cosine, sine = answer[DIRECTION]
+    angle = math.degrees(math.atan2(sine, cosine) / 2) % 180
+    if best:
+        size = float(np.exp(answer[SIZES][best - 1]))
+        spread = float(np.exp(np.clip(answer[DEVIATIONS][best - 1], -4, 2)))
+        deviation = spread * float(net["widening"])
+        allowed = max(TOLERANCE, LEAST_TOLERANCE / size)
+    if best and family != "shaken":  # the shape of that blur is searched, whatever its extent
+        confidence *= math.erf(math.log1p(allowed) / deviation / math.sqrt(2))
+    if family == "motion":
+        confidence *= min(1.0, math.hypot(cosine, sine))
+    named = {name: float(share) for name, share in zip(FAMILIES, shares, strict=True)}
+    return Blur(
+        family=family,
+        size=size,
+        angle=angle,
+        confidence=confidence,
+        shares=named,
+        document=float(answer[DOCUMENT]),
+    )

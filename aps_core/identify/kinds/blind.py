@@ -1,0 +1,71 @@
+"""The blur is unknown, and so is what happened beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from aps_core.errors import NothingToRestore
+from aps_core.identify.kinds.blind_blur import UnknownBlur
+from aps_core.identify.kinds.unknown import Search
+from aps_core.operators.base import OperatorSpec
+from aps_core.operators.compose import Compose
+
+if TYPE_CHECKING:
+    from aps_core.identify.diagnosis import Diagnosis, Found
+
+
+class Blind(UnknownBlur):
+    """Blurred, and perhaps also reduced and compressed, by unknown amounts: the blur is estimated
+    as by 'blind_blur', the rest is what the diagnosis finds.
+    """
+
+    type: Literal["blind"] = "blind"
+
+    def words(self) -> str:
+        return "an unknown blur, reduction, JPEG compression and noise"
+
+    def find(self, search: Search) -> Found:
+        """The estimated blur, followed by what else was diagnosed; the diagnosis alone if there is
+        no blur.
+
+        Raises:
+            NothingToRestore: there is nothing that an operator describes, or the camera shook and
+                the blur's shape was not found.
+            InvalidSpec: the prior cannot draw pictures.
+        """
+        from aps_core.identify.diagnosis import examine
+
+        return self.explained(search, examine(search.upload))
+
+    def explained(self, search: Search, diagnosis: Diagnosis) -> Found:
+        """:meth:`find` with the diagnosis of the upload."""
+        from aps_core.identify.diagnosis import found_by
+
+        diagnosed = found_by(diagnosis, self.type, search.size, search.working_size)
+        try:
+            blurred = self.blur(search, diagnosis)
+        except NothingToRestore:
+            if diagnosed is None or diagnosis.blur:
+                raise
+            return diagnosed.model_copy(update={"text": f"{diagnosed.text} No blur was found."})
+        others = self._others(diagnosis, diagnosed)
+        if not others:
+            return blurred
+        operator = Compose(stages=[blurred.operator, *others])
+        text = f"{blurred.text} Altogether: {operator.words()}."
+        enlarged = any(stage.type == "super_resolution" for stage in others)
+        size = diagnosed.working_size if diagnosed and enlarged else blurred.working_size
+        return blurred.model_copy(update={"operator": operator, "text": text, "working_size": size})
+
+    def _others(self, diagnosis: Diagnosis, diagnosed: Found | None) -> list[OperatorSpec]:
+        """What was diagnosed beside the blur. A picture that looks enlarged where a kind of blur
+        was named is taken as blurred only: the two look alike.
+        """
+        from aps_core.identify.blind.families import FAMILIES
+
+        if diagnosed is None:
+            return []
+        dropped = {"denoise", *(family.operator for family in FAMILIES.values())}
+        if not diagnosis.blur:
+            dropped.add("super_resolution")
+        return [stage for stage in diagnosed.operator.each if stage.type not in dropped]

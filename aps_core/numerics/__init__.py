@@ -1,0 +1,1 @@
+"""Solvers and likelihoods that know nothing of pictures."""

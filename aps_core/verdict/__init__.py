@@ -1,0 +1,1 @@
+"""Verdict on a restoration: does it agree with the measurement?"""
