@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +22,9 @@ from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
+from aps_core.priors.base import Preset
 from aps_core.runtime.precision import fast_dtype
+from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.style_measures.base import Network
@@ -171,6 +174,38 @@ class ImageEngine(Engine):
             on_step=lambda info: seconds.append(info.seconds - info.prior_seconds),
         )
         return _steady(seconds) / (inner * grid[0] * grid[1])
+
+
+class GivenPrior(ImagePriorSpec):
+    """Stands for a prior that a caller of the library brings: nothing is known of it but what it
+    computes.
+    """
+
+    native_size = (0, 0)
+    stride = 1
+
+    @classmethod
+    def recommended_for(
+        cls,
+        sampler: builtins.type[SamplerSpec],
+        changes: Mapping[str, Any] | None = None,
+        preset: Preset = "balanced",
+    ) -> dict[str, Any]:
+        """Nothing: samplers keep their own defaults."""
+        return {}
+
+    @classmethod
+    def samplers(cls) -> list[str]:
+        """All; those that need a denoiser ask the prior itself."""
+        return list(SamplerSpec.family)
+
+    def token_bytes(self, device: str) -> int:
+        """Unknown."""
+        return 0
+
+    def load(self, device: torch.device) -> Prior:
+        """Always fails: the caller has loaded it."""
+        raise InvalidSpec("A prior of the caller is not loaded by name.")
 
 
 class TextEngine(Engine):

@@ -19,7 +19,7 @@ from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.compose import Compose
 from aps_core.operators.gaussian_blur import GaussianBlur
-from aps_core.restore.measurement import Measurement
+from aps_core.restoration.measurement import Measurement
 from aps_core.tasks import RestoreSpec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
