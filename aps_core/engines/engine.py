@@ -28,16 +28,15 @@ from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.style_measures.base import Network
-from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.chat import Chat, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
-from aps_core.text.rewards.loading import load_reward
-from aps_core.text.rewards.network import Kind, RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.numerics.likelihood import Noise
+    from aps_core.text.aps import TextReward
+    from aps_core.text.rewards.network import Kind, RewardNetwork
 
 CANARY_STEPS = 3
 """Reverse steps of the run that measures a device's speed."""
@@ -226,6 +225,8 @@ class TextEngine(Engine):
             InvalidSpec: it is a language model where a classifier is needed, or the reverse.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
+        from aps_core.text.rewards.loading import load_reward
+
         model = self._own.get(reward.kind, self.reward)
         if reward.model is not None and reward.model not in self.spec.weights:
             if (key := (reward.model, reward.kind)) not in self._others:
@@ -245,10 +246,14 @@ class TextEngine(Engine):
 
     def text_reward(self, reward: RewardSpec, chat: Chat) -> TextReward:
         """A job's reward; raises as :meth:`reward_model`."""
+        from aps_core.text.aps import TextReward
+
         return TextReward(self.reward_model(reward), reward, chat)
 
     def seconds_per_token(self) -> float:
         """Seconds per answer token of one guided reverse step with the paper's M = 3."""
+        from aps_core.text.aps import sample_text_aps
+
         config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
         times = [time.perf_counter()]
         sample_text_aps(
