@@ -37,8 +37,8 @@ from aps_core.evaluation.cases import Case, Setup, make_case
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
+from aps_core.restoration.result import spread
 from aps_core.runtime.process import be_reproducible
-from aps_core.tasks.results import spread
 from benchmarks.legibility import (
     Page,
     auc,

@@ -26,8 +26,8 @@ from aps_core.evaluation.photographs import photographs
 from aps_core.evaluation.rows import append
 from aps_core.evaluation.run import Variant, sampled
 from aps_core.evaluation.tables import figure, markdown, mean
+from aps_core.restoration.result import spread
 from aps_core.runtime.process import be_reproducible
-from aps_core.tasks.results import spread
 from benchmarks.documents import SIDE, middles
 from benchmarks.withheld import TASKS
 

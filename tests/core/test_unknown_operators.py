@@ -287,7 +287,7 @@ def test_a_part_is_diagnosed_from_the_whole_picture(engine):
     assert result.found.operator.angle == pytest.approx(20, abs=5)
     assert result.pictures_BCHW.shape[-2:] == (64, 64)
     given = aps.Measurement(part.image, "auto", whole=whole.image)
-    assert given.identified()[1] == result.found
+    assert aps.restore(given, engine, sampler=auto().sampler).found == result.found
     with pytest.raises(InvalidSpec, match="smaller than the image"):
         auto().check_sizes(Inputs(whole, whole=part))
 
