@@ -104,7 +104,7 @@ def errors() -> str:
     """Renders the table of error codes from the subclasses of :class:`APSError`."""
     import aps_client
     import service.main
-    from service.api.errors import status_of
+    from service.api.problems.errors import status_of
 
     known: dict[str, tuple[int, type[APSError]]] = {}
     for kind in _below(APSError):
@@ -182,7 +182,7 @@ def algorithm() -> str:
 
 def limits() -> str:
     """Every limit of the service, its setting, and the answer beyond it."""
-    from service.api.limits_table import table
+    from service.api.openapi.limits_table import table
 
     return table()
 
