@@ -1,0 +1,150 @@
+"""The estimate without a prior from which samplers may begin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from aps_core.imaging.blending import filled
+from aps_core.imaging.dct_shrinkage import shrunk, without_noise
+from aps_core.imaging.filters import gaussian, separable
+from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
+from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood, Pixels
+from aps_core.sampling.problem import Problem
+from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
+from aps_core.types import Objective
+
+Watch = Callable[[int, int, Tensor, Tensor], None]
+"""Called after every step with its number, their number, the loss and the estimate; it may raise to
+cancel.
+"""
+FILLING = 4.0
+"""Weight of the curvature of estimates that fill gaps."""
+FILLING_SIGMA = 0.05
+"""Noise for which the weights of filling were chosen; against less, the estimate is as smooth."""
+LEAST_NOISE = 0.05
+"""Beside missing pixels. Priors have learned to tell gaps from measured pixels, which are noisy;
+without noise they take one for the other.
+"""
+COLOURS = 4.0
+"""Weight of colours in the total variation of clipped pictures, relative to brightness. Where only
+some colours were clipped, the others say how they go on.
+"""
+SOFTNESS = 4.0
+"""Standard deviation in pixels of the blur of the colours that fill gaps at first."""
+
+
+class Measured(NamedTuple):
+    """What is known of a problem's picture in all rounds."""
+
+    pixels: Pixels | None
+    """Those that were measured, if each was by itself."""
+    white: Objective
+    """The objective, which takes noise for white."""
+    whitened: Objective
+    """With noise that is not white taken for what it is."""
+
+    @classmethod
+    def of(cls, problem: Problem, samples: int) -> Self:
+        """Beside missing pixels, measurements are made noisier for the rounds, but not ``pixels``:
+        these are what remains in the end.
+        """
+        whitened = problem.whitened
+        if not isinstance(whitened, MeasurementLikelihood):
+            return cls(None, problem.objective, whitened)
+        pixels = whitened.pixels(grey_start(problem, samples))
+        if pixels is None or not pixels.missing:
+            return cls(pixels, problem.objective, whitened)
+        noisier = whitened.noisier(LEAST_NOISE)
+        return cls(pixels, noisier if pixels.white else problem.objective, noisier)
+
+
+def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | None:
+    """The total-variation estimate (B, 3, H, W); None without a likelihood."""
+    if not isinstance(problem.objective, Likelihood):
+        return None
+    return total_variation_estimate(problem.objective, grey_start(problem, samples), watch=watch)
+
+
+def classical_estimate(
+    objective: Likelihood,
+    start_BCHW: Tensor,
+    steps: int,
+    clipped_smoothness: float,
+    watch: Watch | None = None,
+    *,
+    filling_steps: int | None = None,
+) -> Tensor:
+    """The classical estimate (B, 3, H, W) in so many steps, in [-1, 1]. Noisy pixels are shrunk in
+    their cosine transform, blurred and reduced pictures in turn with fits to the measurement.
+    Missing and clipped pixels are filled first, in ``filling_steps`` (default: ``steps``).
+
+    Slopes continue into the gaps; total variation would fill them with steps. That moves clipped
+    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
+    variation of clipped pictures, they stay closer to it. ``start``: grey pictures, for their size.
+    Without a :class:`~aps_core.numerics.likelihood.MeasurementLikelihood`, it is the estimate of
+    least total variation.
+    """
+    if not isinstance(objective, MeasurementLikelihood):
+        return _smooth(objective, start_BCHW, steps, watch, weight=WEIGHT)
+    coverage = objective.coverage(start_BCHW)
+    if coverage == "mixtures":
+        return shrinkage_estimate(objective, start_BCHW, objective.sigma, steps, watch)
+    seen = objective.pixels(start_BCHW)
+    if seen is not None and coverage == "pixels":
+        return shrunk(seen.y_BCHW, seen.sigma).clamp(-1, 1)
+    weight = clipped_smoothness
+    if seen is not None and seen.missing:
+        start_BCHW, weight = _surroundings(seen), 0.0
+    steps = filling_steps or steps
+    if seen is None:
+        return _smooth(objective, start_BCHW, steps, watch, weight=weight)
+    against = max(FILLING_SIGMA / objective.sigma, 1.0) ** 2
+    filled_BCHW = _smooth(objective, start_BCHW, steps, watch, weight=weight, against=against)
+    return without_noise(seen, filled_BCHW)
+
+
+def _smooth(
+    objective: Likelihood,
+    start_BCHW: Tensor,
+    steps: int,
+    watch: Watch | None,
+    *,
+    weight: float,
+    against: float = 1.0,
+) -> Tensor:
+    """The estimate of least total variation, with a ``weight`` > 0, or curvature; both count
+    ``against`` times more.
+    """
+    return total_variation_estimate(
+        objective,
+        start_BCHW,
+        weight=against * weight,
+        curvature_weight=0.0 if weight else against * FILLING,
+        colour_weight=COLOURS if weight else 1.0,
+        steps=steps,
+        learning_rate=0.7 / math.sqrt(steps),
+        watch=watch,
+    )
+
+
+def grey_start(problem: Problem, samples: int) -> Tensor:
+    """Grey pictures (B, 3, H, W)."""
+    (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
+    shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
+    return tokenizer.codebook_KD.new_zeros(shape).float()
+
+
+def _surroundings(seen: Pixels) -> Tensor:
+    """Smooth pictures (B, 3, H, W) of the colours of known pixels near by. Slopes alone would take
+    too many steps to cross a large hole.
+    """
+    known_HW = seen.known_BCHW[0].all(0).float()
+    line = gaussian(SOFTNESS, round(2 * SOFTNESS), known_HW.dtype, known_HW.device)
+    inside_HW = separable(torch.ones_like(known_HW), line)
+    filled_BCHW = torch.stack([filled(y_CHW.clamp(-1, 1), known_HW) for y_CHW in seen.y_BCHW])
+    return separable(filled_BCHW, line) / inside_HW
