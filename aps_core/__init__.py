@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
     from aps_core.restore.measurement import Measurement
     from aps_core.restore.restoring import Restoration, load_prior, restore
-    from aps_core.samplers import SamplerSpec, Step
+    from aps_core.samplers import SamplerSpec
     from aps_core.samplers.aps import APSConfig
     from aps_core.samplers.g2d2 import G2D2Config
     from aps_core.samplers.prior import PriorConfig
     from aps_core.samplers.sgdd import SGDDConfig
     from aps_core.samplers.svdd import SVDDConfig
-    from aps_core.sampling.driver import Problem, sample
+    from aps_core.sampling.driver import sample
+    from aps_core.sampling.problem import Problem, Step
     from aps_core.style_measures import StyleMeasureSpec
     from aps_core.types import (
         BoundOperator,
@@ -54,13 +55,14 @@ _HOMES = {
     "operators": ["Bound", "OperatorSpec"],
     "priors": ["ImagePriorSpec", "PriorSpec", "TextPriorSpec"],
     "restore.restoring": ["Restoration", "load_prior", "restore"],
-    "samplers": ["SamplerSpec", "Step"],
+    "samplers": ["SamplerSpec"],
     "samplers.aps": ["APSConfig"],
     "samplers.g2d2": ["G2D2Config"],
     "samplers.prior": ["PriorConfig"],
     "samplers.sgdd": ["SGDDConfig"],
     "samplers.svdd": ["SVDDConfig"],
-    "sampling.driver": ["Problem", "sample"],
+    "sampling.driver": ["sample"],
+    "sampling.problem": ["Problem", "Step"],
     "style_measures": ["StyleMeasureSpec"],
     "types": [
         "BoundOperator",

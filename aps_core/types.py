@@ -200,7 +200,7 @@ class SamplerState:
     generator_state: Tensor
     """State of the run's random generator."""
     carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further tensors of a sampler; see :class:`aps_core.samplers.base.Step`."""
+    """Further tensors of a sampler; see :class:`aps_core.sampling.problem.Step`."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
+from aps_core._lazy import lazy_import
 from aps_core.numerics.likelihood import Likelihood
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
 
 PROBE = 0.01
 """Length of the step by which the curvature is measured, for pictures in [-1, 1]."""

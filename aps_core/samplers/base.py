@@ -11,48 +11,20 @@ import inspect
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from annotated_types import Le
 
 from aps_core.registry import Spec
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.settings import APSSettings
+from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.samplers.aps import APSConfig
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
-
 REVERSE_STEPS = "Rounds in which tokens are decided, a share in each (reverse steps T)."
 """Description of the field ``steps`` of samplers that decide tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Result of one reverse step."""
-
-    z_BL: Tensor
-    """The next tokens: codes, or ``MASK``."""
-    confidence_BL: Tensor
-    """Score of every token that was masked; see :class:`aps_core.types.StepInfo`."""
-    clean_BL: Tensor | None = None
-    """The step's estimate as complete codes. The driver decodes it for the step hook if
-    ``x_hat_BCHW`` is None.
-    """
-    x_hat_BCHW: Tensor | None = None
-    """The step's estimate as a picture, if the sampler decoded one."""
-    misfit: float = 0.0
-    """Data misfit of ``x_hat_BCHW``, mean over the batch."""
-    loss_curve: list[float] = field(default_factory=list)
-    """Loss of every decoder evaluation, mean over the batch."""
-    anchors_BL: Tensor | None = None
-    """True for tokens decided by this step. None means all tokens that are no longer masked."""
-    carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """Tensors the next step needs besides the tokens. They are part of its state and of
-    checkpoints.
-    """
 
 
 class SamplerSpec(Spec, family=True):
@@ -138,12 +110,12 @@ class SamplerSpec(Spec, family=True):
         return {}
 
     @classmethod
-    def shared(cls, config: APSConfig) -> dict[str, Any]:
+    def shared(cls, config: APSSettings) -> dict[str, Any]:
         """Fields of ``config`` that have the same meaning in this sampler."""
         return {"guidance_scale": config.guidance_scale}
 
     @classmethod
-    def like(cls, config: APSConfig, changes: Mapping[str, Any] | None = None) -> Self:
+    def like(cls, config: APSSettings, changes: Mapping[str, Any] | None = None) -> Self:
         """Settings of this sampler with the same amount of work as ``config``: T reverse steps with
         M decoder evaluations each.
 

@@ -17,22 +17,22 @@ Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from aps_core.numerics.likelihood import MeasurementLikelihood
 from aps_core.samplers.anchored import AnchoredSampler
-from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.samplers.first_estimate import first_estimate
-from aps_core.types import MASK
+from aps_core.samplers.base import REVERSE_STEPS
+from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.random_ops import gumbel_perturbed
+from aps_core.sampling.schedule import mask_fraction, masked_counts
+from aps_core.types import MASK, SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from aps_core.sampling.driver import Problem
-    from aps_core.sampling.inner_watch import InnerWatch
-    from aps_core.types import SamplerState
 
 
 class CarriedEvidence(AnchoredSampler):
@@ -122,10 +122,8 @@ class CarriedEvidence(AnchoredSampler):
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
         """Evaluates the prior, takes M Adam steps on the evidence, and remasks the other tokens."""
-        from aps_core.aps import anchored_remasking
+        from aps_core.aps import anchored_remasking, quantized_loss
         from aps_core.sampling.evidence_fit import EvidenceFit
-        from aps_core.sampling.random_ops import gumbel_perturbed
-        from aps_core.sampling.schedule import mask_fraction, masked_counts
 
         z_BL, done, tokenizer = state.z_BL, state.step, problem.prior.tokenizer
         left = masked_counts(memory, self.steps)[done]
@@ -137,8 +135,20 @@ class CarriedEvidence(AnchoredSampler):
         noise = several if self.temperature is None else self.temperature
         prior_NK = gumbel_perturbed(prior_BLK[z_BL == MASK], noise, problem.generator)
         prior_NK = (self.prior_power * prior_NK).log_softmax(-1)
-        fit = EvidenceFit(self, problem, z_BL, prior_NK, carried)
-        curve = fit.run(problem.watch(done, self.steps))
+        evaluate = partial(
+            quantized_loss, tokenizer=tokenizer, objective=problem.objective, grid=problem.grid
+        )
+        weight = self.prior_weight * (problem.objective.temperature or 1.0)
+        fit = EvidenceFit(
+            evaluate,
+            tokenizer.codebook_KD,
+            z_BL,
+            prior_NK,
+            carried,
+            learning_rate=self.learning_rate,
+            prior_weight=weight,
+        )
+        curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         keep = (before - after) / before
         z_next_BL, kappa_BL = anchored_remasking(
             fit.logits(), prior_NK, z_BL, tokenizer, self, left, keep, problem.generator
@@ -154,6 +164,8 @@ class CarriedEvidence(AnchoredSampler):
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
         """The evidence u (B, L, D) that the run begins with."""
+        from aps_core.sampling.first_estimate import first_estimate
+
         tokenizer = problem.prior.tokenizer
         codebook_KD = tokenizer.codebook_KD
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)

@@ -21,18 +21,17 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import categorical, gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.types import MASK
+from aps_core.types import MASK, Grid, Objective, SamplerState, Tokenizer
 
 if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
 else:
     torch = lazy_import("torch")
 

@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import SamplerSpec
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import categorical
-from aps_core.types import MASK
+from aps_core.types import MASK, Grid, Objective, SamplerState, Tokenizer
 
 if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
 else:
     torch = lazy_import("torch")
 

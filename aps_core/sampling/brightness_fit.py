@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.numerics.lbfgs import minimum
+from aps_core.numerics.likelihood import MeasurementLikelihood
+from aps_core.sampling.colour_fit import fitted_colours
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.tokenizers.pixels import brightness
 from aps_core.types import Denoised, Objective
@@ -95,15 +97,25 @@ class BrightnessFit:
         self._loss(self.change_BL)  # the last evaluation may not be of the point that was chosen
         return curve
 
-    @property
-    def brightness_BHW(self) -> Tensor:
-        """The brightness, as far as it is fitted."""
-        return brightness(self.x_hat_BCHW)
+    def run_colours(self, weight: float, steps: int) -> None:
+        """Fits the colours as well, if the measured values are mixtures of pixels. Where pixels are
+        measured individually, the prior's colours are better.
 
-    def recolour(self, colours_BCHW: Tensor) -> None:
-        """Replaces the colours of the fitted pictures."""
-        self.colours_BCHW = colours_BCHW
-        self._loss(self.change_BL)
+        Args:
+            weight: how strongly colours follow brightness; see
+                :func:`~aps_core.sampling.colour_fit.fitted_colours`.
+            steps: maximum number of evaluations.
+
+        Raises:
+            SamplingDiverged: the loss is not finite.
+        """
+        objective = self.objective
+        if not isinstance(objective, MeasurementLikelihood):
+            return
+        if objective.coverage(self.x_hat_BCHW) == "mixtures":
+            b_BHW = brightness(self.x_hat_BCHW)
+            self.colours_BCHW = fitted_colours(objective, b_BHW, self.colours_BCHW, weight, steps)
+            self._loss(self.change_BL)
 
     def picture(self, y_BL: Tensor) -> Tensor:
         """Pictures (B, C, H, W) with a brightness, in the colours of the prior's answer."""

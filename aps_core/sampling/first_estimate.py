@@ -12,6 +12,7 @@ from torch import Tensor
 from aps_core.imaging.blending import filled
 from aps_core.imaging.dct_shrinkage import shrunk, without_noise
 from aps_core.imaging.filters import gaussian, separable
+from aps_core.imaging.known_pixels import flat_share, inside_clipped, with_known
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood, Pixels
 from aps_core.sampling.problem import Problem
@@ -61,6 +62,23 @@ class Measured(NamedTuple):
             return cls(pixels, problem.objective, whitened)
         noisier = whitened.noisier(LEAST_NOISE)
         return cls(pixels, noisier if pixels.white else problem.objective, noisier)
+
+    def result(self, x_BCHW: Tensor, first_BCHW: Tensor, clipped_reach: int | None) -> Tensor:
+        """Pictures ``x`` with a first estimate where that is more certain, and with known pixels.
+
+        Args:
+            x_BCHW: last estimate.
+            first_BCHW: first estimate.
+            clipped_reach: distance in pixels from measured values beyond which clipped areas show
+                the first estimate; None: never.
+        """
+        x_BCHW = x_BCHW.lerp(first_BCHW, flat_share(first_BCHW))
+        if self.pixels is None:
+            return x_BCHW
+        x_BCHW = with_known(self.pixels, x_BCHW, first_BCHW)
+        if clipped_reach is None or self.pixels.missing:
+            return x_BCHW
+        return inside_clipped(self.pixels, x_BCHW, first_BCHW, clipped_reach)
 
 
 def first_estimate(problem: Problem, samples: int, watch: Watch) -> Tensor | None:
@@ -130,6 +148,13 @@ def _smooth(
         learning_rate=0.7 / math.sqrt(steps),
         watch=watch,
     )
+
+
+def prior_estimate(problem: Problem, z_BL: Tensor, guidance_scale: float) -> Tensor:
+    """Pictures (B, 3, H, W) in [-1, 1] of the codes that the prior expects."""
+    tokenizer = problem.prior.tokenizer
+    p_BLK = problem.logits(z_BL, 1.0, guidance_scale).softmax(-1)
+    return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
 
 
 def grey_start(problem: Problem, samples: int) -> Tensor:

@@ -9,13 +9,16 @@ Shapes: M pixels of a transformed picture of h rows and w columns, N numbers of 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from aps_core._lazy import lazy_import
 from aps_core.types import Denoised, DenoisingPrior, Grid
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
 
 
 class View(NamedTuple):
@@ -30,7 +33,8 @@ class View(NamedTuple):
 
     def apply(self, x_BCHW: Tensor) -> Tensor:
         """Pictures as the prior sees them (B, C, h, w); new pixels repeat the border."""
-        return F.pad(self._turned(x_BCHW), (self.right, 0, self.down, 0), mode="replicate")
+        margins = self.right, 0, self.down, 0
+        return torch.nn.functional.pad(self._turned(x_BCHW), margins, mode="replicate")
 
     def undo(self, x_BChw: Tensor) -> Tensor:
         """Undoes :meth:`apply`."""
