@@ -35,12 +35,12 @@ class SamplerSpec(Spec, family=True):
     keeps_decided: ClassVar[bool] = False
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
     decodes_tokens: ClassVar[bool] = True
-    """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
+    """Whether :meth:`decoded` depends only on the tokens of the last step."""
     needs_denoiser: ClassVar[bool] = False
-    """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
+    """Whether the prior must be a :class:`aps_core.types.DenoisingPrior`."""
     beyond_borders: ClassVar[bool] = False
-    """Whether it restores blurred uploads beyond their borders, from where some light came;
-    that is cut off in the end. It needs a prior for grids of any size.
+    """Whether it restores blurred uploads beyond their borders, because pixels outside contributed
+    to the blur; the surplus is cropped at the end. The prior must support grids of any size.
     """
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
@@ -70,8 +70,8 @@ class SamplerSpec(Spec, family=True):
         return problem.decode(state.z_BL)
 
     def deviation(self, state: SamplerState) -> Tensor | None:
-        """Standard deviation (B, H, W) of the error of the brightness that is to be expected of the
-        last step's pictures; None if it is not known.
+        """Standard deviation (B, H, W) of the error expected of the brightness of the last step's
+        pictures; None if unknown.
         """
         return None
 
@@ -86,8 +86,8 @@ class SamplerSpec(Spec, family=True):
 
     @property
     def extra_passes(self) -> int:
-        """What a run costs beside its :attr:`decodes` and the prior, in decoder evaluations with
-        their gradient: an estimate.
+        """Estimated further cost of a run beside :attr:`decodes` and the prior, in decoder
+        evaluations with gradient.
         """
         return 0
 
@@ -97,8 +97,9 @@ class SamplerSpec(Spec, family=True):
         return {}
 
     def for_samples(self, samples: int) -> Self:
-        """These settings for a batch with so many samples of each measurement. By themselves,
-        samplers take a batch for samples of one measurement, which must differ.
+        """Adapts the settings to a batch with ``samples`` samples per measurement.
+
+        By default, samplers treat a batch as samples of one measurement, which must differ.
         """
         return self
 

@@ -1,16 +1,16 @@
-"""Carried evidence: keeps what the measurement says about every token over all reverse steps, and
-evaluates the prior anew in each.
+"""Carried evidence: keeps the measurement's evidence about every token over all reverse steps, and
+re-evaluates the prior in each.
 
 APS optimises a table of logits (L, K) from the prior's logits at every reverse step and discards it
 at the step's end. Here a token's logits are
 
     phi = beta log p(token | decided tokens) + u . code
 
-an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
+an exponential tilt of the prior by a vector u of the codes' dimension D. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
 ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
 the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations. At the
-end the measurement corrects the picture.
+end, the picture is corrected by the measurement.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
@@ -117,11 +117,11 @@ class CarriedEvidence(AnchoredSampler):
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
-        """The number of tokens to decide."""
+        """Counts the tokens to decide."""
         return int((z_BL == MASK).sum(1).amax())
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
-        """Evaluates the prior, takes M Adam steps on the evidence, and remasks the other tokens."""
+        """Evaluates the prior, takes M Adam steps on the evidence and remasks all but anchors."""
         from aps_core.aps import anchored_remasking, quantized_loss
         from aps_core.sampling.evidence_fit import EvidenceFit
 
@@ -163,7 +163,7 @@ class CarriedEvidence(AnchoredSampler):
         )
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
-        """The evidence u (B, L, D) that the run begins with."""
+        """Initial evidence u (B, L, D)."""
         from aps_core.sampling.first_estimate import first_estimate
 
         tokenizer = problem.prior.tokenizer
@@ -176,14 +176,14 @@ class CarriedEvidence(AnchoredSampler):
         return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The pictures of the last step, corrected by the measurement."""
+        """Corrects the pictures of the last step by the measurement."""
         inner = self.inner_steps
         watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
         return self.corrected(problem, x_BCHW, watch)
 
     def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
-        """The pictures, corrected by the measurement if its noise is known. Where some pixels are
-        missing or clipped, the others are those that were measured, with their noise removed.
+        """Corrects pictures by the measurement, if its noise is known. If some pixels are missing
+        or clipped, the others are the measured ones with their noise removed.
         """
         from aps_core.imaging.dct_shrinkage import without_noise
         from aps_core.imaging.total_variation import total_variation_estimate

@@ -156,8 +156,8 @@ class VariationalFit:
 
 
 def reconsidered(logits_BLK: Tensor, z_BL: Tensor, revision: float) -> Tensor:
-    """Log-probabilities (B, L, K): the prior's for masked tokens, a mixture of the decided code and
-    the prior's elsewhere.
+    """Log-probabilities (B, L, K): the prior's for masked tokens; elsewhere a mixture of the
+    decided code and the prior's.
     """
     p_BLK = torch.softmax(logits_BLK, dim=-1)
     decided_BLK = torch.zeros_like(p_BLK).scatter(-1, z_BL.clamp(min=0)[..., None], 1.0)

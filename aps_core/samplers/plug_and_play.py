@@ -40,13 +40,13 @@ else:
     torch = lazy_import("torch")
 
 HALF_LEVEL = 1 / 15
-"""Half the distance between two levels of brightness; confidence: the chance of a smaller error."""
+"""Half a level of brightness. Confidence is the probability of a smaller error."""
 COLOUR_STEPS = 15
-"""Corrections of colours in every round."""
+"""Maximum number of evaluations of the colour fit in every round."""
 SPREAD = 0.5
-"""Noise after the rounds of the first half, which makes samples differ; later, some would stay."""
+"""Noise after rounds of the first half, which makes samples differ; later noise would remain."""
 AREA_WEIGHT = 0.05
-"""Share of the divergence of areas that counts; it holds them where nothing was measured."""
+"""Share of the divergence of areas that counts; above 0 for the sake of unmeasured areas."""
 
 
 class PlugAndPlay(SamplerSpec):
@@ -161,10 +161,10 @@ class PlugAndPlay(SamplerSpec):
     decodes_tokens: ClassVar[bool] = False
 
     def init(self, problem: Problem, z_BL: Tensor) -> Measured:
-        """What was measured.
+        """Analyses the measurement.
 
         Raises:
-            InvalidSpec: the prior is no denoiser.
+            InvalidSpec: the prior is not a denoiser.
         """
         from aps_core.sampling.first_estimate import Measured
 
@@ -266,14 +266,14 @@ class PlugAndPlay(SamplerSpec):
         return state.carried["estimate"].float()
 
     def deviation(self, state: SamplerState) -> Tensor:
-        """What the prior expected in the last round."""
+        """Standard deviation that the prior predicted in the last round."""
         return state.carried["deviation"].float()
 
     def for_samples(self, samples: int) -> Self:
-        """Noise only distinguishes samples of one measurement.
+        """Uses noise only to make samples of one measurement differ.
 
         Raises:
-            InvalidSpec: they would be equal.
+            InvalidSpec: all samples would be equal.
         """
         if samples > 1 and self.steps == 1:
             raise InvalidSpec(
@@ -285,7 +285,7 @@ class PlugAndPlay(SamplerSpec):
 
     @property
     def decodes(self) -> int:
-        """One per correction, of colours as well."""
+        """One per correction, including those of colours."""
         return self.inner_steps + COLOUR_STEPS * bool(self.colour_weight)
 
     @classmethod
@@ -295,5 +295,5 @@ class PlugAndPlay(SamplerSpec):
 
     @property
     def extra_passes(self) -> int:
-        """The first estimate and the verdict, as measured with a blur on a CPU."""
+        """First estimate and verdict, as measured with a blur on a CPU."""
         return 10 + max(self.first_steps, self.filling_steps) // 2

@@ -101,7 +101,7 @@ def unmask(
         return x_BL, x_BL, kappa_BL
     left = int(torch.tensor(z_BL.shape[1] * mask_fraction((step + 1) / steps)).floor())
     left_B1 = masked_BL.sum(1, keepdim=True).sub(1).clamp(max=left).clamp(min=1)
-    left_B1 = left_B1.clamp(max=z_BL.shape[1] - 1)  # of a single token, the only one is decided
+    left_B1 = left_B1.clamp(max=z_BL.shape[1] - 1)  # a single token is always decided
     order_BL = order_BL.masked_fill(~masked_BL, torch.inf)  # decided tokens are kept
     threshold_B1 = order_BL.sort(dim=1).values.gather(1, left_B1)
     return torch.where(order_BL < threshold_B1, MASK, x_BL), x_BL, kappa_BL

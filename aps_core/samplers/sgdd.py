@@ -123,7 +123,7 @@ def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
 
 
 def hamming_log_odds(level: float, alpha: float, codes: int) -> float:
-    """What every token of z that differs from x adds to the log-probability of z, at noise
+    """Log-odds that every token of z that differs from x adds to the log-probability of z, at noise
     ``level`` in (0, 1].
     """
     beta = (1 - (1 - level) ** alpha) * (1 - 1 / codes)

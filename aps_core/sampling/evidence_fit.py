@@ -37,7 +37,7 @@ class EvidenceFit:
             codebook_KD: embedding of every code.
             z_BL: tokens, ``MASK`` where undecided.
             prior_NK: the prior's log-probabilities of the masked tokens.
-            carried: evidence and Adam's moments of the last reverse step.
+            carried: evidence and, after the first reverse step, Adam's moments.
             learning_rate: Adam's, on the evidence.
             prior_weight: weight of the divergence from the prior, in units of the loss per nat.
         """
@@ -95,8 +95,8 @@ class EvidenceFit:
         return decided_RD.index_copy(0, self.rows_N, x_ND).view_as(self.decided_BLD)
 
     def carried(self) -> dict[str, Tensor]:
-        """Evidence and Adam's moments, for the next reverse step; in half precision, because a
-        checkpoint holds them for every token.
+        """Evidence and Adam's moments for the next reverse step, in half precision, because
+        checkpoints store them for every token.
         """
         moments = self.adam.state[self.u]
         return {

@@ -1,4 +1,7 @@
-"""The estimate without a prior from which samplers may begin."""
+"""First estimates without a prior, from which samplers start.
+
+Shapes: see :mod:`aps_core.types`.
+"""
 
 from __future__ import annotations
 
@@ -24,35 +27,39 @@ Watch = Callable[[int, int, Tensor, Tensor], None]
 cancel.
 """
 FILLING = 4.0
-"""Weight of the curvature of estimates that fill gaps."""
+"""Weight of the curvature in estimates that fill gaps."""
 FILLING_SIGMA = 0.05
-"""Noise for which the weights of filling were chosen; against less, the estimate is as smooth."""
+"""Noise for which the weights of filling were chosen. With less noise, they are scaled to give the
+same smoothness.
+"""
 LEAST_NOISE = 0.05
-"""Beside missing pixels. Priors have learned to tell gaps from measured pixels, which are noisy;
-without noise they take one for the other.
+"""Minimum noise of measurements with missing pixels. In training, measured pixels were noisy, which
+distinguished them from filled gaps; without noise, priors confuse the two.
 """
 COLOURS = 4.0
 """Weight of colours in the total variation of clipped pictures, relative to brightness. Where only
-some colours were clipped, the others say how they go on.
+some channels were clipped, the others determine how they continue.
 """
 SOFTNESS = 4.0
-"""Standard deviation in pixels of the blur of the colours that fill gaps at first."""
+"""Standard deviation, in pixels, of the blur of the initial filling of gaps."""
 
 
 class Measured(NamedTuple):
-    """What is known of a problem's picture in all rounds."""
+    """What the measurement determines, the same in all rounds."""
 
     pixels: Pixels | None
-    """Those that were measured, if each was by itself."""
+    """Measured pixels, if pixels were measured individually."""
     white: Objective
-    """The objective, which takes noise for white."""
+    """The objective, treating noise as white."""
     whitened: Objective
-    """With noise that is not white taken for what it is."""
+    """The objective, accounting for coloured noise."""
 
     @classmethod
     def of(cls, problem: Problem, samples: int) -> Self:
-        """Beside missing pixels, measurements are made noisier for the rounds, but not ``pixels``:
-        these are what remains in the end.
+        """Prepares a problem with ``samples`` pictures.
+
+        If pixels are missing, both objectives get at least :data:`LEAST_NOISE`; ``pixels``, which
+        go into the result, do not.
         """
         whitened = problem.whitened
         if not isinstance(whitened, MeasurementLikelihood):
@@ -97,15 +104,22 @@ def classical_estimate(
     *,
     filling_steps: int | None = None,
 ) -> Tensor:
-    """The classical estimate (B, 3, H, W) in so many steps, in [-1, 1]. Noisy pixels are shrunk in
-    their cosine transform, blurred and reduced pictures in turn with fits to the measurement.
-    Missing and clipped pixels are filled first, in ``filling_steps`` (default: ``steps``).
+    """Estimates pictures (B, 3, H, W) in [-1, 1] by classical methods, chosen by what was measured.
 
-    Slopes continue into the gaps; total variation would fill them with steps. That moves clipped
-    values far beyond the limit. With a ``clipped_smoothness`` > 0, the weight of the total
-    variation of clipped pictures, they stay closer to it. ``start``: grey pictures, for their size.
-    Without a :class:`~aps_core.numerics.likelihood.MeasurementLikelihood`, it is the estimate of
-    least total variation.
+    Noisy pixels are shrunk in their cosine transform; for blurred and reduced pictures, shrinkage
+    alternates with fits to the measurement. Missing and clipped pixels are first filled by
+    continuing slopes, because total variation would fill them with steps. This moves clipped values
+    far beyond the limit. Without a :class:`~aps_core.numerics.likelihood.MeasurementLikelihood`,
+    the result is the total-variation estimate.
+
+    Args:
+        objective: likelihood of the measurement.
+        start_BCHW: grey pictures of the right size.
+        steps: evaluations of the likelihood.
+        clipped_smoothness: weight of the total variation of clipped pictures; a weight > 0 keeps
+            clipped values closer to the limit.
+        watch: called after every step; may raise to cancel.
+        filling_steps: steps for missing or clipped pixels; default: ``steps``.
     """
     if not isinstance(objective, MeasurementLikelihood):
         return _smooth(objective, start_BCHW, steps, watch, weight=WEIGHT)
@@ -135,8 +149,8 @@ def _smooth(
     weight: float,
     against: float = 1.0,
 ) -> Tensor:
-    """The estimate of least total variation, with a ``weight`` > 0, or curvature; both count
-    ``against`` times more.
+    """Estimate that penalises total variation if ``weight`` > 0, else curvature; ``against``
+    multiplies the penalty.
     """
     return total_variation_estimate(
         objective,
@@ -158,15 +172,15 @@ def prior_estimate(problem: Problem, z_BL: Tensor, guidance_scale: float) -> Ten
 
 
 def grey_start(problem: Problem, samples: int) -> Tensor:
-    """Grey pictures (B, 3, H, W)."""
+    """Grey pictures (B, 3, H, W) of the size of the problem's token grid."""
     (rows, columns), tokenizer = problem.grid, problem.prior.tokenizer
     shape = (samples, 3, rows * tokenizer.stride, columns * tokenizer.stride)
     return tokenizer.codebook_KD.new_zeros(shape).float()
 
 
 def _surroundings(seen: Pixels) -> Tensor:
-    """Smooth pictures (B, 3, H, W) of the colours of known pixels near by. Slopes alone would take
-    too many steps to cross a large hole.
+    """Smooth pictures (B, 3, H, W) from the colours of nearby known pixels. Starting from grey, it
+    would take too many steps to fill a large hole.
     """
     known_HW = seen.known_BCHW[0].all(0).float()
     line = gaussian(SOFTNESS, round(2 * SOFTNESS), known_HW.dtype, known_HW.device)

@@ -1,4 +1,4 @@
-"""What a sampler gets, what it returns, and what the driver needs of it.
+"""Interface between samplers and the driver: the problem, the result of a step, and the protocol.
 
 Shapes: see :mod:`aps_core.types`.
 """
@@ -52,7 +52,7 @@ class Problem:
 
     @cached_property
     def whitened(self) -> Objective:
-        """The objective with noise that is not white taken for what it is."""
+        """The objective, accounting for coloured noise."""
         if isinstance(self.objective, MeasurementLikelihood):
             return self.objective.whitened()
         return self.objective
@@ -71,17 +71,17 @@ class Problem:
         return logits_BLK
 
     def denoised(self, estimate_BCHW: Tensor, objective: Objective, seen: View) -> Denoised:
-        """The answer of a denoising prior to an estimate, and to where an objective pulls it, in a
-        view.
+        """Prediction of a denoising prior from an estimate and its steepest-descent step on the
+        objective, in the view ``seen``.
         """
         assert isinstance(self.prior, DenoisingPrior)
         pulled_BCHW = estimate_BCHW
         if isinstance(objective, Likelihood):
             pulled_BCHW = steepest_step(objective, estimate_BCHW)
         started = _clock(estimate_BCHW.device)
-        answer = denoised_in(self.prior, seen, estimate_BCHW, pulled_BCHW)
+        denoised = denoised_in(self.prior, seen, estimate_BCHW, pulled_BCHW)
         self.prior_seconds += _clock(estimate_BCHW.device) - started
-        return answer
+        return denoised
 
     def decode(self, z_BL: Tensor) -> Tensor:
         """Complete codes (B, L) to pictures (B, 3, H, W)."""
@@ -97,7 +97,7 @@ class Problem:
         return InnerWatch(self.on_inner, step + 1, total)
 
     def watch_beside(self, step: int, total: int, iteration: int, inner_steps: int) -> InnerWatch:
-        """For long work before or after the inner iterations: it can be canceled, and reports
+        """Reports work before or after the inner iterations, so that it can be cancelled; shows
         ``iteration`` of ``inner_steps`` throughout.
         """
         hook = self.on_inner
@@ -144,13 +144,13 @@ class Step:
 
 
 class Sampler(Protocol):
-    """What :func:`aps_core.sampling.driver.sample` needs of a sampler;
-    :class:`aps_core.samplers.base.SamplerSpec` documents each member.
+    """Members of a sampler that :func:`aps_core.sampling.driver.sample` uses;
+    :class:`aps_core.samplers.base.SamplerSpec` documents them.
     """
 
     @property
     def type(self) -> str:
-        """Its name."""
+        """Name of the sampler."""
         ...
 
     @property
@@ -176,9 +176,9 @@ class Sampler(Protocol):
         ...
 
     def deviation(self, state: SamplerState, /) -> Tensor | None:
-        """Expected error (B, H, W) of their brightness, if it is known."""
+        """Standard deviation (B, H, W) of the error expected of their brightness, if known."""
         ...
 
     def finish(self, problem: Problem, x_BCHW: Tensor, /) -> Tensor:
-        """The result, given these pictures."""
+        """The result, given the pictures of the last step."""
         ...

@@ -1,6 +1,6 @@
-"""Settings that Algorithm 1 reads, as protocols: the samplers' specs, which lie above, have them.
+"""Protocols of the settings that Algorithm 1 reads.
 
-:class:`aps_core.samplers.aps.APSConfig` documents every field.
+:class:`aps_core.samplers.aps.APSConfig` implements and documents them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AnchorSettings(Protocol):
 
     @property
     def state_update(self) -> Literal["cosine_topk", "bernoulli"]:
-        """Rule for the number of tokens."""
+        """Rule for the number of tokens that a step decides."""
         ...
 
 
@@ -39,17 +39,17 @@ class InnerSettings(Protocol):
 
     @property
     def inner_steps(self) -> int:
-        """Most Adam steps M of a reverse step."""
+        """Maximum number M of Adam steps in a reverse step."""
         ...
 
     @property
     def learning_rate(self) -> float:
-        """Adam's, in nats per step."""
+        """Adam's learning rate, in nats per step."""
         ...
 
     @property
     def inner(self) -> Literal["fixed", "adaptive"]:
-        """Whether it may end before M steps."""
+        """Whether it always takes M steps, or may stop early."""
         ...
 
     @property
