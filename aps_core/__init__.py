@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from aps_core.restoration.library import load_prior, restore
     from aps_core.restoration.measurement import Measurement
     from aps_core.restoration.result import Restoration
-    from aps_core.samplers import SamplerSpec, Step
+    from aps_core.samplers import SamplerSpec
     from aps_core.samplers.aps import APSConfig
     from aps_core.samplers.g2d2 import G2D2Config
     from aps_core.samplers.prior import PriorConfig
     from aps_core.samplers.sgdd import SGDDConfig
     from aps_core.samplers.svdd import SVDDConfig
-    from aps_core.sampling.driver import Problem, sample
+    from aps_core.sampling.driver import sample
+    from aps_core.sampling.problem import Problem, Step
     from aps_core.style_measures import StyleMeasureSpec
     from aps_core.types import (
         BoundOperator,
@@ -56,13 +57,14 @@ _HOMES = {
     "priors": ["ImagePriorSpec", "PriorSpec", "TextPriorSpec"],
     "restoration.library": ["load_prior", "restore"],
     "restoration.result": ["Restoration"],
-    "samplers": ["SamplerSpec", "Step"],
+    "samplers": ["SamplerSpec"],
     "samplers.aps": ["APSConfig"],
     "samplers.g2d2": ["G2D2Config"],
     "samplers.prior": ["PriorConfig"],
     "samplers.sgdd": ["SGDDConfig"],
     "samplers.svdd": ["SVDDConfig"],
-    "sampling.driver": ["Problem", "sample"],
+    "sampling.driver": ["sample"],
+    "sampling.problem": ["Problem", "Step"],
     "style_measures": ["StyleMeasureSpec"],
     "types": [
         "BoundOperator",

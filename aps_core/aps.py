@@ -8,29 +8,26 @@ Shapes: B samples, L tokens, K codes, D code dimension, N masked tokens of all s
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from aps_core.samplers.base import Step
 from aps_core.sampling.anchors import anchor_order, token_score
-from aps_core.sampling.driver import Problem, sample
+from aps_core.sampling.driver import sample
 from aps_core.sampling.expectation import expected_code
 from aps_core.sampling.inner_loop import InnerLoop, Place
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
+from aps_core.sampling.settings import AnchorSettings, APSSettings
 from aps_core.types import MASK, Grid, Objective, Prior, Sample, SamplerState, Tokenizer
-
-if TYPE_CHECKING:
-    from aps_core.samplers.anchored import AnchoredSampler
-    from aps_core.samplers.aps import APSConfig
 
 
 def sample_aps(
     prior: Prior,
     objective: Objective,
-    config: APSConfig,
+    config: APSSettings,
     *,
     grid: Grid,
     generator: Generator,
@@ -42,7 +39,8 @@ def sample_aps(
     Args:
         prior: the masked diffusion prior p(z).
         objective: the loss of a decoded picture against the measurement.
-        config: T reverse steps, M Adam steps, learning rate and variants; defaults are the paper's.
+        config: T reverse steps, M Adam steps, learning rate and variants: an
+            :class:`~aps_core.samplers.aps.APSConfig`, whose defaults are the paper's.
         grid: rows and columns (gh, gw) of the token grid; L = gh * gw.
         generator: source of every random number, on the device of the computation.
         batch: number of samples B; unused if ``options`` contains ``z_BL``.
@@ -67,7 +65,7 @@ class Memory(NamedTuple):
     inner: InnerLoop
 
 
-def init(config: APSConfig, problem: Problem, z_BL: Tensor) -> Memory:
+def init(config: APSSettings, problem: Problem, z_BL: Tensor) -> Memory:
     """Counts the masked tokens of ``z`` and prepares the inner loop of the whole run."""
     tokenizer, objective = problem.prior.tokenizer, problem.objective
     evaluate = partial(
@@ -78,7 +76,7 @@ def init(config: APSConfig, problem: Problem, z_BL: Tensor) -> Memory:
     return Memory(int((z_BL == MASK).sum(1).amax()), inner)
 
 
-def step(config: APSConfig, problem: Problem, memory: Memory, state: SamplerState) -> Step:
+def step(config: APSSettings, problem: Problem, memory: Memory, state: SamplerState) -> Step:
     """Lines 6-21, once."""
     z_BL, generator, done = state.z_BL, problem.generator, state.step
     left = masked_counts(memory.hidden, config.steps)[done]
@@ -139,7 +137,7 @@ def anchored_remasking(
     prior_NK: Tensor,
     z_BL: Tensor,
     tokenizer: Tokenizer,
-    config: AnchoredSampler,
+    config: AnchorSettings,
     left: int,
     keep: float,
     generator: Generator,

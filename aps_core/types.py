@@ -102,7 +102,7 @@ class Denoised(NamedTuple):
 
 @runtime_checkable
 class DenoisingPrior(Prior, Protocol):
-    """A prior over pixels that is also a denoiser of estimates, whose error it judges."""
+    """A prior over pixels that also denoises estimates and predicts the error that remains."""
 
     def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
         """Predicts every pixel, without gradients, from an estimate in [-1, 1] and the same after
@@ -140,7 +140,7 @@ class BoundOperator(Protocol):
 
     @property
     def weight(self) -> Tensor | None:
-        """1 where the measurement informs, else 0; broadcasts to ``y``. None: 1 everywhere."""
+        """1 where ``y`` was observed, else 0; broadcasts to ``y``. None: 1 everywhere."""
         ...
 
     def __call__(self, x_BCHW: Tensor, /) -> Tensor:
@@ -181,7 +181,7 @@ class Sample:
     """Result of a run: codes ``z_BL``, and their decoded pictures ``x_BCHW`` with C = 3 in [-1, 1],
     which may overshoot slightly, and which the sampler may have corrected. ``misfit_B`` is that of
     the pictures, and 0 without a measurement; ``deviation_BHW`` is the error of their brightness
-    that the sampler expects (standard deviation), if it knows.
+    that the sampler expects (standard deviation), if known.
     """
 
     z_BL: Tensor
@@ -203,7 +203,7 @@ class SamplerState:
     generator_state: Tensor
     """State of the run's random generator."""
     carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """Further tensors of a sampler; see :class:`aps_core.samplers.base.Step`."""
+    """Further tensors of a sampler; see :class:`aps_core.sampling.problem.Step`."""
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,8 @@ class StepInfo:
     anchors_BL: Tensor
     """True where a token was decided in this step."""
     confidence_BL: Tensor
-    """How sure the sampler is of every token, on its own scale, before noise is added to the
-    ranking. What it says where a token was decided before depends on the sampler, too.
+    """Confidence of every token on the sampler's own scale, before noise is added to the ranking.
+    Its meaning for tokens decided earlier also depends on the sampler.
     """
     loss_curve: list[float]
     """Loss of every evaluation of the objective, mean over the batch."""
@@ -235,7 +235,7 @@ class StepInfo:
     """Misfit expected of the true picture; 0 if unknown."""
 
     def showing(self, change: Callable[[Tensor], Tensor]) -> StepInfo:
-        """With ``change`` applied to the estimate."""
+        """Returns a copy with ``change`` applied to the estimate."""
         return replace(self, x_hat_BCHW=change(self.x_hat_BCHW))
 
 
@@ -259,7 +259,7 @@ class InnerInfo:
     """
 
     def showing(self, change: Callable[[Tensor], Tensor]) -> InnerInfo:
-        """With ``change`` applied to the estimate, once it is asked for."""
+        """Returns a copy whose ``picture`` applies ``change`` to the estimate when called."""
         picture = self.picture
         return self if picture is None else replace(self, picture=lambda: change(picture()))
 

@@ -21,7 +21,7 @@ from aps_core.imaging.dct_shrinkage import shrunk
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.numerics.steepest_descent import steepest_step
 from aps_core.operators.jpeg import JPEG
-from aps_core.samplers.first_estimate import COLOURS, FILLING, FILLING_SIGMA
+from aps_core.sampling.first_estimate import COLOURS, FILLING, FILLING_SIGMA
 from aps_core.sampling.shrinkage_estimate import shrunk_in_rounds
 from training import block_rounding
 from training.fits import Fitted, Linear, Seen, adjoint, conjugate_gradients, mixing
@@ -170,7 +170,7 @@ class RandomMeasurements:
         return self.beyond_BChw * F.relu(limit_B111 - self.beyond_BChw * x_BCHW)
 
     def first_estimate(self) -> Tensor:
-        """As :func:`aps_core.samplers.first_estimate.classical_estimate` (B, C, H, W)."""
+        """As :func:`aps_core.sampling.first_estimate.classical_estimate` (B, C, H, W)."""
         estimate_BCHW = self.seen_BChw.new_zeros(*self.seen_BChw.shape[:2], *self.size)
         for sort in Sort:
             if numbers := self.of_sorts([sort]):

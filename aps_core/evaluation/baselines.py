@@ -16,7 +16,7 @@ from aps_core.imaging.filters import gaussian
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.hdr import HDR
-from aps_core.samplers.first_estimate import classical_estimate
+from aps_core.sampling.first_estimate import classical_estimate
 
 TV_WEIGHTS = {
     "sr4": 4.0,

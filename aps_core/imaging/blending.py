@@ -20,8 +20,8 @@ else:
 
 
 def filled(x_CHW: Tensor, known_HW: Tensor) -> Tensor:
-    """Replaces unknown pixels by averages of known pixels, preferring close ones. Those that are
-    far from few known pixels get the mean of all; without any, zero.
+    """Replaces unknown pixels by averages of known pixels, preferring close ones. Pixels far from
+    any known one get the mean of all known pixels; without known pixels, zero.
     """
     result_CHW, left_HW = x_CHW * known_HW, 1 - known_HW
     sigma = 2.0

@@ -1,9 +1,9 @@
-"""Shrinkage in the cosine transform: the classical estimate of a picture from its noisy pixels.
+"""Shrinkage in the cosine transform: classical denoising of a picture.
 
-Every square of 8 pixels is transformed (DCT). Coefficients that noise explains are dropped, and the
-overlapping squares averaged (Yu & Sapiro 2011, "DCT image denoising: a simple and effective image
-denoising algorithm"). A second pass takes the result for the truth, and weighs every coefficient by
-the share of its energy that is not noise (empirical Wiener filter).
+Every block of 8x8 pixels is transformed (DCT). Coefficients below a threshold are set to 0, and the
+overlapping blocks are averaged (Yu & Sapiro 2011, "DCT image denoising: a simple and effective
+image denoising algorithm"). A second pass uses the result as estimate of the clean picture, and
+weights every coefficient by the share of its energy that is not noise (empirical Wiener filter).
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ from aps_core.imaging.resampling import mirror_pad
 from aps_core.numerics.likelihood import Pixels
 
 SIDE = 8
-"""Of the squares in pixels."""
+"""Side of a block, in pixels."""
 THRESHOLD = 2.7
-"""In standard deviations of white noise; coefficients below it are dropped in the first pass."""
+"""Threshold of the first pass, in standard deviations of white noise."""
 Places = Sequence[tuple[int, int]]
+"""Rows and columns at which grids of blocks begin."""
 ALL_PLACES: Places = tuple((top, left) for top in range(SIDE) for left in range(SIDE))
-"""Rows and columns at which a grid of squares may begin."""
+"""All shifts of the grid of blocks."""
 
 
 def some_places(number: int) -> Places:
-    """Four of them, half a square apart, and with another ``number`` others: for a sixteenth of the
-    work in each of several rounds.
+    """Four places, half a block apart, which differ from round to round: a sixteenth of the work of
+    :data:`ALL_PLACES`.
+
+    Args:
+        number: number of the round.
     """
     apart = SIDE // 2
     top, left = number % apart, (number + number // apart) % apart
@@ -41,9 +45,13 @@ def shrunk(
     places: Places = ALL_PLACES,
     threshold: float = THRESHOLD,
 ) -> Tensor:
-    """Pictures of any size and three colours without their white noise of standard deviation
-    ``sigma`` > 0, one for all or one for each (B,). The values are nearly in the range of
-    ``y_BCHW``. ``places``: of the squares. ``threshold``: see :data:`THRESHOLD`.
+    """Removes white noise from pictures (B, 3, H, W); may slightly exceed the range of ``y``.
+
+    Args:
+        y_BCHW: noisy pictures of any size.
+        sigma: standard deviation of the noise, > 0, one for all or one per picture (B,).
+        places: shifts of the grid of blocks over which the result is averaged.
+        threshold: see :data:`THRESHOLD`.
     """
     mix_CC = cosines(3, y_BCHW)  # brightness, and two differences of colours
     y_BCHW = torch.einsum("dc,bchw->bdhw", mix_CC, y_BCHW)
@@ -53,8 +61,8 @@ def shrunk(
 
 
 def without_noise(seen: Pixels, filled_BCHW: Tensor) -> Tensor:
-    """Pictures (B, 3, H, W) in [-1, 1] of the pixels that were measured, with their noise shrunk;
-    the others, which were clipped or not measured, are those of ``filled``.
+    """Denoises measured pixels, after inserting ``filled`` where they were clipped or not measured;
+    pictures (B, 3, H, W) in [-1, 1].
     """
     noisy_BCHW = seen.y_BCHW.where(seen.known_BCHW, filled_BCHW)
     return shrunk(noisy_BCHW, seen.sigma).clamp(-1, 1)
@@ -67,9 +75,10 @@ def _averaged(
     places: Places,
     threshold: float,
 ) -> Tensor:
-    """The mean over all places of the squares, which counts those most that keep least noise.
-    ``guide``: of the gains of ``y``'s coefficients; without it, those below the threshold are
-    dropped.
+    """Shrinks blocks at all places and averages them; those that keep less noise weigh more.
+
+    ``guide`` is the clean estimate for the Wiener gains; without it, coefficients below the
+    threshold are set to 0.
     """
     height, width = y_BCHW.shape[2:]
     rows, columns = (-(-(side + SIDE - 1) // SIDE) for side in (height, width))
@@ -90,7 +99,7 @@ def _averaged(
         else:
             energy_BChwK = (_squares(guide_BCHW[place]) @ dct_KK.T).square()
             gain_BChwK = energy_BChwK / (energy_BChwK + noise**2)
-        gain_BChwK[..., 0] = 1  # the mean of a square
+        gain_BChwK[..., 0] = 1  # keeps the mean of a block
         weight_BChw1 = 1 / gain_BChwK.square().sum(-1, keepdim=True)
         x_BChwK = weight_BChw1 * ((gain_BChwK * y_BChwK) @ dct_KK)
         total_BCHW[place] += _picture(x_BChwK)
@@ -100,7 +109,7 @@ def _averaged(
 
 
 def _squares(x_BCHW: Tensor) -> Tensor:
-    """Squares side by side (B, C, h, w, K) of K = 64 pixels."""
+    """Splits pictures into adjacent blocks (B, C, h, w, K) of K = 64 pixels."""
     x_BChpwq: Tensor = x_BCHW.unflatten(3, (-1, SIDE)).unflatten(2, (-1, SIDE))
     return x_BChpwq.transpose(3, 4).flatten(4)
 

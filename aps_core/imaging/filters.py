@@ -44,7 +44,7 @@ def separable(x: Tensor, line_N: Tensor) -> Tensor:
 
 
 def fast_length(n: int) -> int:
-    """The next length whose prime factors are 2, 3 and 5, for which Fourier transforms are fast."""
+    """Smallest length >= n whose only prime factors are 2, 3 and 5: fast for Fourier transforms."""
     while True:
         rest = n
         for prime in (2, 3, 5):

@@ -3,10 +3,10 @@ torch.
 
 Accepted formats are PNG, JPEG and WebP with one frame. From the several pictures that phones store
 in one JPEG, the first is used. EXIF orientation is applied; then all metadata (colour profile,
-location, camera) is removed; only the quality of a JPEG is remembered. CMYK, palettes and other
-modes are converted to RGB without colour management. Alpha, including a transparent colour, is kept
-as a mask candidate. A fully opaque alpha channel is ignored, because many programs add one to every
-picture. 16-bit grey keeps its precision; 16-bit colour is read as 8-bit by Pillow.
+location, camera) is removed; only the quantisation steps of a JPEG are kept. CMYK, palettes and
+other modes are converted to RGB without colour management. Alpha, including a transparent colour,
+is kept as a mask candidate. A fully opaque alpha channel is ignored, because many programs add one
+to every picture. 16-bit grey keeps its precision; 16-bit colour is read as 8-bit by Pillow.
 """
 
 from __future__ import annotations
@@ -65,25 +65,25 @@ second, is rejected as a decompression bomb.
 MaskCoverage = Literal["all", "some", "none"]
 """Share of a picture that its mask marks as known."""
 STEPS = "jpeg-steps"
-"""Name of the text in a stored PNG that tells the steps of the JPEG from which it was made."""
+"""Name of the text chunk of a stored PNG with the quantisation steps of the original JPEG."""
 _KEPT_MODES = ("RGB", "RGBA", "L", "LA", "I;16")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16. Of a JPEG, it is known
-    how its coefficients were rounded.
+    """Plain upright pixels without metadata: mode RGB, RGBA, L, LA or I;16. For a JPEG also the
+    quantisation steps.
     """
 
     image: Image.Image
     jpeg_steps: tuple[int, ...] | None = None
-    """Of the 64 coefficients of brightness, row by row of an upright block, in levels of 8 bits;
-    None for other formats.
+    """Quantisation steps of the 64 luminance coefficients, row by row of an upright block, in
+    levels of 8 bits; None for other formats.
     """
 
     @property
     def jpeg_quality(self) -> int | None:
-        """Of a JPEG, 1 to 100: that with the closest steps."""
+        """Quality 1 to 100 with the closest quantisation steps; None for other formats."""
         return None if self.jpeg_steps is None else quality_of(self.jpeg_steps)
 
     @property
@@ -112,7 +112,7 @@ class Picture:
         return self.has_alpha and self.image.getchannel("A").getextrema() != (255, 255)
 
     def rgb(self) -> Image.Image:
-        """In 8-bit RGB, without alpha; of 16 bits, the upper 8."""
+        """8-bit RGB image without alpha; 16-bit values keep their upper 8 bits."""
         image = self.image
         if image.mode == "I;16":
             image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -180,12 +180,12 @@ def open_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Picture:
 
 
 def open_stored(data: bytes) -> Picture:
-    """Reads a PNG that the service wrote, with the steps of the JPEG from which it was made."""
+    """Reads a PNG that the service wrote, with the quantisation steps of the original JPEG."""
     picture = open_image(data)
     with Image.open(io.BytesIO(data), formats=("PNG",)) as file:
-        told = str(file.info.get(STEPS, ""))
-    known = re.fullmatch(r"[1-9]\d{0,4}(,[1-9]\d{0,4}){63}", told, re.ASCII)
-    return replace(picture, jpeg_steps=tuple(map(int, told.split(","))) if known else None)
+        text = str(file.info.get(STEPS, ""))
+    known = re.fullmatch(r"[1-9]\d{0,4}(,[1-9]\d{0,4}){63}", text, re.ASCII)
+    return replace(picture, jpeg_steps=tuple(map(int, text.split(","))) if known else None)
 
 
 def _unreadable(data: bytes) -> ImageRejected:
@@ -208,8 +208,8 @@ def _unreadable(data: bytes) -> ImageRejected:
 
 
 def upright(image: Image.Image) -> Picture:
-    """Applies the EXIF orientation of a PIL image, then removes metadata and palette. The steps of
-    a JPEG are known unless PIL has changed the image.
+    """Applies the EXIF orientation of a PIL image, then removes metadata and palette. The
+    quantisation steps of a JPEG are kept unless PIL has changed the image.
     """
     turn = _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     plain = _plain(image if turn is None else image.transpose(turn))
@@ -266,7 +266,7 @@ def mask_band(picture: Picture) -> Image.Image:
 
 
 def mask_coverage(picture: Picture) -> MaskCoverage:
-    """Reads all pixels of a mask."""
+    """Coverage of a mask; reads all its pixels."""
     known = np.asarray(mask_band(picture)) >= 128
     return "some" if known.any() != known.all() else "all" if known.all() else "none"
 

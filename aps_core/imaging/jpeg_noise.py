@@ -1,7 +1,7 @@
 """Estimates the noise that a picture had before JPEG rounded it. Needs no torch.
 
-JPEG rounds most of a weak noise away, and smooths its colours, so the pixels no longer show how
-strong it was. The rounded cosine coefficients do: how many of them are not 0 depends on it.
+JPEG removes most of a weak noise by rounding and smooths its colours, so the pixels no longer show
+its strength. The number of non-zero cosine coefficients does.
 """
 
 from __future__ import annotations
@@ -20,37 +20,38 @@ from aps_core.imaging.noise_level import SATURATED
 Array = NDArray[np.float64]
 
 LEVELS = np.concatenate([[0.0], np.geomspace(0.4, 40, 60)])
-"""Standard deviations that are compared, in levels of 8 bits."""
+"""Candidate standard deviations, in levels of 8 bits."""
 COSINES_88 = np.cos(np.pi / 8 * np.outer(np.arange(8), np.arange(8) + 0.5)) / 2
 COSINES_88[0] /= math.sqrt(2)
 """The orthonormal cosine transform of 8 values."""
 MOST = 15
-"""Larger rounded coefficients count as this one."""
+"""Upper bound on rounded coefficients; larger ones count as this."""
 BANDS = ((2, 5), (5, 7), (7, 9), (9, 14))
-"""Frequencies, down and across together: white noise is the same in all, what is left of texture
-adds to some.
+"""Ranges of the sum of vertical and horizontal frequency. White noise is equal in all; remaining
+texture adds to some.
 """
 DOUBT = 2.0
-"""Log-likelihood by which a deviation may be less likely than the most likely one."""
+"""Largest difference in log-likelihood from the most likely deviation."""
 QUIETEST, FEWEST = 0.15, 8
-"""Share of the blocks that are taken to hold noise alone, and the least number of them."""
+"""Share of blocks assumed to contain only noise, and their minimum number."""
 MOST_BLOCKS = 10_000
-"""Blocks examined; more take time, and tell nothing new."""
+"""Maximum number of blocks examined; more would only take time."""
 COARSE, ALIGNED = 6, 0.12
-"""Mean distance of coefficients from multiples of their steps (of at least as many levels), in
-steps, up to which blocks lie on the file's grid. Elsewhere it is 0.25.
+"""Smallest step, in levels, of the coefficients examined; and the largest mean distance from
+multiples of the step, in steps, at which blocks are aligned with the file's grid. Without alignment
+it is 0.25.
 """
 
 
 def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], steps: Sequence[int]) -> float:
-    """Standard deviation of white noise on the [-1, 1] scale; 0 if there is none, or too little of
-    the picture shows it.
+    """Estimates the standard deviation of white noise on the [-1, 1] scale; 0 if there is none, or
+    if too few blocks are usable.
 
-    Half of the frequencies tell which blocks have no texture, the other half how noisy these are.
+    Half of the frequencies select blocks without texture; the other half measure their noise.
 
     Args:
         rgb_HWC: the decoded JPEG.
-        steps: of the 64 coefficients of brightness, row by row, in levels of 8 bits.
+        steps: quantisation steps of the 64 luminance coefficients, row by row, in levels of 8 bits.
     """
     coefficients_N88 = _coefficients(rgb_HWC)
     steps_88 = np.array(steps, dtype=np.float64).reshape(8, 8)
@@ -58,8 +59,8 @@ def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], steps: Sequence[int]) -> float
         return 0.0
     rounded_N88 = np.rint(coefficients_N88 / steps_88)
     apart_N88 = np.abs(coefficients_N88 / steps_88 - rounded_N88)
-    told = apart_N88[(rounded_N88 != 0) & (steps_88 >= COARSE)]
-    if told.size and told.mean() > ALIGNED:
+    coarse = apart_N88[(rounded_N88 != 0) & (steps_88 >= COARSE)]
+    if coarse.size and coarse.mean() > ALIGNED:
         return 0.0
     height_88 = np.add.outer(np.arange(8), np.arange(8))
     even_88 = (height_88 % 2 == 0) & (height_88 > 0)
@@ -76,13 +77,13 @@ def noise_before_jpeg(rgb_HWC: NDArray[np.uint8], steps: Sequence[int]) -> float
 
 
 def _largest_likely(likelihood_S: Array) -> float:
-    """The largest of :data:`LEVELS` that is about as likely as the most likely one."""
+    """Largest of :data:`LEVELS` that is about as likely as the most likely one."""
     return float(LEVELS[np.flatnonzero(likelihood_S >= likelihood_S.max() - DOUBT)[-1]])
 
 
 def _coefficients(rgb_HWC: NDArray[np.uint8]) -> Array:
-    """Cosine coefficients (N, 8, 8) of whole blocks of brightness without saturated pixels, at most
-    :data:`MOST_BLOCKS` all over the picture.
+    """Cosine coefficients (N, 8, 8) of the luminance of blocks without saturated pixels, at most
+    :data:`MOST_BLOCKS`, evenly spread.
     """
     rows, columns = rgb_HWC.shape[0] // 8, rgb_HWC.shape[1] // 8
     step = max(1, math.ceil(rows * columns / MOST_BLOCKS))
@@ -95,7 +96,7 @@ def _coefficients(rgb_HWC: NDArray[np.uint8]) -> Array:
 
 
 def _log_likelihood(rounded_N88: Array, steps_88: Array, chosen_88: NDArray[np.bool_]) -> Array:
-    """Of the chosen coefficients of every block, (N, S), for all of :data:`LEVELS`."""
+    """Log-likelihood (N, S) of every block's chosen coefficients under all of :data:`LEVELS`."""
     total_NS = np.zeros((len(rounded_N88), len(LEVELS)))
     for row, column in np.argwhere(chosen_88):
         number_N = np.minimum(np.abs(rounded_N88[:, row, column]), MOST).astype(int)
@@ -107,7 +108,7 @@ def _log_likelihood(rounded_N88: Array, steps_88: Array, chosen_88: NDArray[np.b
 def _table(step: float) -> Array:
     """Log-probability of every rounded coefficient up to :data:`MOST`, (MOST + 1, S)."""
     edges_K = (np.arange(MOST + 2) - 0.5) * step
-    spread_S = np.hypot(LEVELS, 0.3)  # decoding rounds, too
+    spread_S = np.hypot(LEVELS, 0.3)  # decoding also rounds
     below_KS = np.vectorize(NormalDist().cdf)(edges_K[:, None] / spread_S)
     mass_KS = np.diff(below_KS, axis=0)
     mass_KS[-1] = 1 - below_KS[-2]

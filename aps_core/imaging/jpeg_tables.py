@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Table = tuple[tuple[int, ...], ...]
 
-# Of the JPEG standard, annex K, rows of the 8x8 block.
+# JPEG standard, annex K; rows of the 8x8 block
 LUMINANCE: Table = (
     (16, 11, 10, 16, 24, 40, 51, 61),
     (12, 12, 14, 19, 26, 58, 60, 55),

@@ -1,4 +1,6 @@
-"""What counts beside missing or clipped pixels, inside of holes, and in flat areas."""
+"""Combines a restoration with measured pixels and a first estimate: near gaps, inside holes, and in
+flat areas.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,21 @@ from aps_core.imaging.dct_shrinkage import without_noise
 from aps_core.numerics.likelihood import Pixels
 
 CHANCE = 1e-4
-"""That a square of a hole's size is missing, if pixels are missing at random."""
+"""Probability below which a missing square is a hole, if pixels are missing at random."""
 SIDE = 5
-"""Of the least hole, in pixels; of narrower ones, a prior knows more than their surroundings."""
+"""Smallest side of a hole, in pixels. In narrower gaps the prior beats the first estimate."""
 POWER = 4
-"""Of the share of the values around one that were clipped."""
+"""Exponent of the share of clipped values around a pixel."""
 FLAT, FLAT_REACH = 0.012, 4
-"""Deviation, one and a half grey levels, of what is hardly drawn, and how far it is looked for, in
-pixels.
+"""Standard deviation (one and a half grey levels) below which an area counts as flat, and the
+distance in pixels over which it is measured.
 """
 
 
 def with_known(seen: Pixels, x_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
-    """Pictures ``x`` in which known pixels, beside missing or clipped ones, have only lost their
-    noise, as they have in a first estimate, which also fills :func:`holes`. If all are known, they
-    stay as they are.
+    """Replaces known pixels of ``x``, if others are missing or clipped, by the denoised
+    measurement, and :func:`holes` by the first estimate. If all pixels are known, ``x`` is returned
+    unchanged.
     """
     if seen.missing:
         return without_noise(seen, first_BCHW.where(holes(~seen.known_BCHW), x_BCHW))
@@ -34,10 +36,10 @@ def with_known(seen: Pixels, x_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
 
 
 def holes(missing_BCHW: Tensor) -> Tensor:
-    """Which missing pixels (B, C, H, W) belong to squares too large to be missing by chance.
+    """Marks missing pixels (B, C, H, W) in squares too large to be missing by chance.
 
-    Nothing near was measured there, and a prior that learned from scattered pixels errs: it expects
-    something dark in the empty margin of a page, and more so in every round.
+    Nothing near them was measured, and priors trained on scattered missing pixels fail there: in
+    the empty margin of a page they predict something dark, more so in every round.
     """
     share = float(missing_BCHW.float().mean())
     if not 0 < share < 1:
@@ -50,11 +52,11 @@ def holes(missing_BCHW: Tensor) -> Tensor:
 
 
 def inside_clipped(seen: Pixels, x_BCHW: Tensor, filled_BCHW: Tensor, reach: int) -> Tensor:
-    """Pictures ``x`` with ``filled`` inside of clipped areas, farther than ``reach`` pixels from
-    any border; nearer, in proportion to the fourth power of the share of clipped values in reach.
+    """Blends ``filled`` into the inside of clipped areas: completely where all values within
+    ``reach`` pixels are clipped, else by the fourth power of the share of clipped values.
 
-    There no near value was measured: what a prior expects is the mean of all its pictures, grey for
-    white paper. At their borders it knows more.
+    Deep inside, no nearby value was measured, and the prior predicts the mean of its training
+    pictures: grey for white paper. Near the border it is better informed.
     """
     clipped_BCHW = (~seen.known_BCHW).to(x_BCHW)
     around_BCHW = F.pad(clipped_BCHW, (reach,) * 4, mode="replicate")
@@ -63,11 +65,11 @@ def inside_clipped(seen: Pixels, x_BCHW: Tensor, filled_BCHW: Tensor, reach: int
 
 
 def flat_share(first_BCHW: Tensor) -> Tensor:
-    """How flat a first estimate is around every pixel (B, 1, H, W): 1 where it has one colour, less
+    """Flatness of a first estimate around every pixel (B, 1, H, W): 1 where it has one colour, less
     the more it varies.
 
-    There a prior has nothing to add, but every pixel it decides by itself errs by itself: paper
-    becomes mottled.
+    In flat areas the prior has nothing to add, but its independent errors per pixel would make
+    paper look mottled.
     """
     around_BCHW = F.pad(first_BCHW, (FLAT_REACH,) * 4, mode="replicate")
 

@@ -45,12 +45,12 @@ def _counts(y: Tensor, peak: float) -> Tensor:
 
 
 def least_sigma(picture: Picture, scale: float = 1.0) -> float:
-    """Rounding error of an 8-bit picture, below which no estimate is credible; 0 for 16 bits. Of a
-    JPEG, the noise that it had before, which its pixels no longer show.
+    """Lower bound on the noise of a picture: the rounding error of 8 bits (0 for 16 bits); for a
+    JPEG at least the noise before compression, which the pixels no longer show.
 
     Args:
         picture: the upload.
-        scale: by which its sides are reduced; noise is averaged.
+        scale: factor by which the sides are reduced, which averages the noise.
     """
     if picture.image.mode == "I;16":
         return 0.0

@@ -25,18 +25,19 @@ TILE = 32
 CLIPPED_TILE = 8
 """Side in pixels of the tiles of white paper or black ground; small enough to lie between lines."""
 SMOOTHED, SMOOTHED_SHARE = 0.035, 0.46
-"""Least estimate at half the resolution that is noise with smoothed colours, and its share of the
-noise.
+"""Smallest estimate at half the resolution that indicates noise with smoothed colours, and the
+share of the noise that it measures.
 """
 LEAST_TILES = 9
-"""At half the resolution; of fewer, none may be without texture."""
+"""Minimum number of tiles at half the resolution; with fewer, all may have texture."""
 BLOCKS, BLOCK, WEAKEST = 16, 8, 0.02
-"""Blocks of the spectrum along each axis, least pixels of a side for one of them, and the quantile
-of their powers that is the weakest.
+"""Blocks of the spectrum along each axis, minimum pixels of a side per block, and the quantile of
+their powers that counts as the weakest.
 """
 DOUBTED = 0.4
-"""Estimates whose spectrum has less than this share of them somewhere are of texture. Clipping
-leaves white paper 0.58 of its noise, and the weakest of many blocks has 0.86 of the mean.
+"""If the weakest part of the spectrum has less than this share of an estimate, the estimate
+measures texture. Clipping leaves white paper 0.58 of its noise, and the weakest of many blocks has
+0.86 of the mean.
 """
 LOW_DECILE = 0.95
 """Tenth percentile of the tiles' estimates in a picture of pure noise, relative to the true
@@ -52,13 +53,13 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
     2015). Patches include all colours, whose details are correlated. The lowest decile over tiles
     excludes texture. Saturated and unobserved pixels are ignored; if single pixels are missing, a
     patch consists of three observed pixels in a row. The result is 0 if too few patches remain. On
-    pages, where little else than the edges of letters is not saturated, the result is at most
-    :func:`clipped_noise`: whatever resembles noise there only adds to it.
+    pages, where little but the edges of letters is unsaturated, the result is at most
+    :func:`clipped_noise`, because structure can only raise the estimate.
 
     Noise must be independent between pixels and, unless the picture is grey, between colours. JPEG
-    compression after the noise violates both: what remains of strong noise after a light one is
-    found (:func:`smoothed_noise`); specify sigma in other cases. Where a blur left texture in every
-    patch, the weakest part of the spectrum tells (:func:`doubted`).
+    compression after the noise violates both: strong noise is still found after light compression
+    (:func:`smoothed_noise`); specify sigma in other cases. Where a blur left texture in every
+    patch, the weakest part of the spectrum is used (:func:`doubted`).
 
     Args:
         y_CHW: values on the [-1, 1] scale.
@@ -84,12 +85,12 @@ def estimate_noise(y_CHW: Array, observed: Mask | None = None) -> float:
 
 def smoothed_noise(y_CHW: Array, white: float) -> float | None:
     """Standard deviation of noise whose colours were smoothed, as JPEG does, on the picture's
-    scale; None if there is none to be told from a clean picture.
+    scale; None if it cannot be distinguished from a clean picture.
 
-    The estimate from all colours rests on their finest differences, where such noise has little. At
-    half the resolution it has almost half of itself, and in brightness all; but there, textures of
-    clean pictures resemble noise. Chosen on 60 pictures: twice the estimate at half the resolution
-    is up to 0.03 for clean ones, and 0.46 of the noise at JPEG quality 95.
+    The estimate from all colours uses their finest differences, where such noise is weak. Almost
+    half of it remains at half the resolution, and all of it in brightness; but there, textures of
+    clean pictures resemble noise. On 60 pictures, twice the estimate at half the resolution is up
+    to 0.03 for clean ones, and 0.46 of the noise at JPEG quality 95.
 
     Args:
         y_CHW: values on the [-1, 1] scale.
@@ -108,9 +109,11 @@ def smoothed_noise(y_CHW: Array, white: float) -> float | None:
 
 
 def doubted(y_CHW: Array, white: float) -> float:
-    """The estimate ``white``, or if the spectrum contradicts it, the deviation by the weakest part
-    of the spectrum: white noise is everywhere in it, and a blur leaves little else at high
-    frequencies. The patches of blurred small type have no empty directions to show that.
+    """Returns the estimate ``white``, or if the spectrum contradicts it, the deviation that the
+    weakest part of the spectrum implies.
+
+    White noise has equal power everywhere, and a blur leaves little else at high frequencies. The
+    patches of blurred small type have no empty directions that would show this.
     """
     weakest = _weakest(y_CHW)
     return weakest if weakest < DOUBTED * white else white
@@ -131,13 +134,13 @@ def _weakest(y_CHW: Array) -> float:
 
 
 def _lowest(tiles: list[tuple[float, float]]) -> float:
-    """The noise of a picture from that of its tiles."""
+    """Noise of a picture from the estimates of its tiles."""
     return float(np.quantile([deviation for deviation, _ in tiles], 0.1)) / LOW_DECILE
 
 
 def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
-    """Standard deviation of the noise on white paper or black ground, of which clipping has left
-    one half; None if less than a twentieth of the picture is such ground.
+    """Standard deviation of the noise on white paper or black ground, where clipping removed one
+    half of the values; None if less than a twentieth of the picture is such ground.
 
     The squared distance from white is then sigma^2 / 2 on average. Tiles with pixels beyond medium
     grey have ink on them; the lowest decile excludes fainter parts of letters.
@@ -167,8 +170,8 @@ def clipped_noise(y_CHW: Array, observed: Mask | None = None) -> float | None:
 
 
 def patch_side(y_CHW: Array, observed: Mask | None = None) -> int:
-    """Side of the patches for :func:`noisy_tiles`. Grey pictures have no colours to compare, but
-    larger patches; not where single pixels are missing.
+    """Side of the patches for :func:`noisy_tiles`: larger for grey pictures, which have no colours
+    to compare, unless single pixels are missing.
     """
     return 5 if observed is None and bool((y_CHW == y_CHW[:1]).all()) else 3
 

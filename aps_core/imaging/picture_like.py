@@ -1,4 +1,4 @@
-"""Pictures of every kind that callers of the library may give, as tensors or pixels."""
+"""Converts the types of pictures that the library accepts to tensors or pixels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ else:
 
 
 LARGEST = 10.0
-"""Magnitude that no picture in [-1, 1] with noise has."""
+"""Magnitude that a noisy picture in [-1, 1] never reaches."""
 POSITIVE = (
     "No value of 'y' is negative: if the picture is on the scale [0, 1], it was taken for a bright"
     " one; pictures are in [-1, 1]."

@@ -55,8 +55,8 @@ class Tiling:
     Neighbours overlap by a margin of each, which is cut off, and a crossfade between the margins.
 
     Args:
-        width: of the picture in pixels.
-        height: of the picture in pixels.
+        width: width of the picture in pixels.
+        height: height of the picture in pixels.
         tile: longest side of a tile in pixels.
         margin: pixels cut off at every side of a tile that is not an edge of the picture.
         fade: pixels of a crossfade.

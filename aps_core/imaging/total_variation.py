@@ -1,4 +1,4 @@
-"""Total-variation least squares: the classical estimate of a picture from a noisy measurement.
+"""Total-variation least squares: a classical estimate of a picture from a noisy measurement.
 
 Rudin, Osher & Fatemi 1992, "Nonlinear total variation based noise removal algorithms"; here for any
 differentiable operator, minimised by Adam on the pixels.
@@ -45,9 +45,9 @@ def curvature(x_BCHW: Tensor) -> Tensor:
 
 
 def with_weighted_colours(x_BCHW: Tensor, weight: float) -> Tensor:
-    """Pictures whose colours differ ``weight`` times more from grey. Of these, total variation and
-    curvature count the colours' gradients ``weight`` times more than brightness: in photographs,
-    colours change less.
+    """Multiplies the colours' difference from grey by ``weight``, so that total variation and
+    curvature penalise changes of colour more than changes of brightness: in photographs, colours
+    change less.
     """
     if weight == 1:
         return x_BCHW
@@ -75,15 +75,15 @@ def total_variation_estimate(
     keeps its texture.
 
     Args:
-        likelihood: of the measurement.
-        start_BCHW: picture to start from, in [-1, 1].
-        weight: of the picture's total variation, >= 0.
-        correction_weight: of the total variation of the change, >= 0.
-        curvature_weight: of the :func:`curvature` of picture and change, >= 0.
-        colour_weight: of colours in these, relative to brightness; see
+        likelihood: likelihood of the measurement.
+        start_BCHW: initial pictures in [-1, 1].
+        weight: weight of the picture's total variation, >= 0.
+        correction_weight: weight of the total variation of the change, >= 0.
+        curvature_weight: weight of the :func:`curvature` of picture and change, >= 0.
+        colour_weight: weight of colours in these terms, relative to brightness; see
             :func:`with_weighted_colours`.
-        steps: Adam steps; their size falls to 0 on a cosine.
-        learning_rate: of the first step.
+        steps: Adam steps; the learning rate falls to 0 on a cosine.
+        learning_rate: learning rate of the first step.
         bounded: whether the estimate is clamped to [-1, 1]. A clamped estimate fits a noisy
             measurement less well.
         watch: called after every step with its number, ``steps``, the loss and the estimate; it may

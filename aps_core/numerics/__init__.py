@@ -1,1 +1,1 @@
-"""Solvers and likelihoods that know nothing of pictures."""
+"""Numerical solvers, and the protocols of likelihoods."""

@@ -16,15 +16,15 @@ def solve(
     scale: Tensor | float = 1.0,
     tolerance: float = 1e-12,
 ) -> Tensor:
-    """Approximate x with ``matrix(x) = goal`` (Hestenes & Stiefel 1952).
+    """Solves ``matrix(x) = goal`` approximately (Hestenes & Stiefel 1952).
 
     Args:
-        matrix: product of the matrix with a tensor of the shape of ``goal``.
+        matrix: multiplies the matrix by a tensor of the shape of ``goal``.
         goal: right-hand side, any shape.
-        start: first x.
-        steps: at most so many products beside the first.
+        start: initial x.
+        steps: maximum number of products after the first.
         scale: approximate inverse of the matrix's diagonal (preconditioner).
-        tolerance: squared residual, relative to that of x = 0, at which x is good enough.
+        tolerance: squared residual, relative to that of x = 0, at which the iteration stops.
     """
     x, residual = start, goal - matrix(start)
     towards = scaled = scale * residual

@@ -12,9 +12,9 @@ from aps_core.errors import SamplingDiverged
 
 
 def minimum(loss: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> Tensor:
-    """Where ``loss`` (scalar) is nearly least, near ``start``; of its shape, which is any.
+    """Approximate local minimiser of ``loss`` (scalar), same shape as ``start``.
 
-    Takes about ``steps`` evaluations with their gradients, fewer if the loss stops falling.
+    Evaluates loss and gradient about ``steps`` times, less often if the loss stops falling.
 
     Raises:
         SamplingDiverged: the loss is not finite.

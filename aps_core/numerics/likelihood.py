@@ -1,4 +1,4 @@
-"""Likelihoods: what a sampler may know of how a measurement was made, and of its noise.
+"""Protocols of likelihoods: what a sampler can ask about a measurement and its noise.
 
 Shapes: see :mod:`aps_core.types`.
 """
@@ -13,27 +13,27 @@ if TYPE_CHECKING:
 
 
 class ColouredNoise(Protocol):
-    """Noise whose values are not independent of each other."""
+    """Coloured noise: values are correlated."""
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of white noise that hides about as much, on the [-1, 1] scale."""
+        """Standard deviation of white noise that masks about as much, on the [-1, 1] scale."""
         ...
 
     def whitening(self, like_BCHW: Tensor) -> Callable[[Tensor], Tensor]:
-        """The linear map of residuals like ``like_BCHW`` to independent values (B, ...). If the
-        residuals are this noise, their sum of squares is that of white noise of ``deviation``.
+        """Linear map from residuals of the shape of ``like_BCHW`` to independent values (B, ...).
+        It maps this noise to white noise with standard deviation ``deviation``.
         """
         ...
 
 
 Noise: TypeAlias = "float | Tensor | ColouredNoise"
-"""Standard deviation of white noise, of all values or of each; or coloured noise."""
+"""Standard deviation of white noise, one for all values or one per value; or coloured noise."""
 
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """An objective whose noise is known well enough to weigh it against other knowledge."""
+    """An objective with a known noise model, in nats, so that it can be combined with a prior."""
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
         """``-log q(y | x)`` (B,) in nats, up to a constant."""
@@ -41,34 +41,37 @@ class Likelihood(Protocol):
 
 
 Coverage = Literal["pixels", "gaps", "mixtures"]
-"""What was measured: all pixels, some of them (others missing or clipped), or mixtures."""
+"""What was measured: all pixels, some (others missing or clipped), or mixtures of pixels."""
 
 
 class Pixels(NamedTuple):
-    """Pixels that were measured each by itself: noisy values, which of these are known (boolean;
-    others were clipped or not measured), the noise's deviation, if any are missing, if it is white.
-    """
+    """Pixels that were measured individually."""
 
     y_BCHW: Tensor
+    """Noisy values."""
     known_BCHW: Tensor
+    """False where a value was clipped or not measured."""
     sigma: float
+    """Standard deviation of the noise."""
     missing: bool
+    """Whether any pixel may be missing."""
     white: bool
+    """Whether the noise is white."""
 
 
 @runtime_checkable
 class MeasurementLikelihood(Likelihood, Protocol):
-    """A likelihood that knows how the measurement was made."""
+    """A likelihood that also describes what was measured."""
 
     sigma: float
     """Standard deviation of the noise, > 0."""
 
     def whitened(self) -> Self:
-        """The same, with noise that is not white taken for what it is."""
+        """The same likelihood, accounting for coloured noise."""
         ...
 
     def noisier(self, least: float) -> Self:
-        """The same with so much noise added that its deviation is at least ``least``."""
+        """The same likelihood with noise added, so that its deviation is at least ``least``."""
         ...
 
     def coverage(self, x_BCHW: Tensor) -> Coverage:
@@ -76,5 +79,5 @@ class MeasurementLikelihood(Likelihood, Protocol):
         ...
 
     def pixels(self, x_BCHW: Tensor) -> Pixels | None:
-        """The measured pixels of pictures (B, 3, H, W); None if mixtures of them were measured."""
+        """Measured pixels of pictures (B, 3, H, W); None if mixtures of pixels were measured."""
         ...

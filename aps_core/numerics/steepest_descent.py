@@ -1,23 +1,29 @@
-"""One step of steepest descent: how a measurement would change an estimate, as a picture."""
+"""One step of steepest descent on a likelihood: how the measurement would change an estimate."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
+from aps_core._lazy import lazy_import
 from aps_core.numerics.likelihood import Likelihood
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
+
 PROBE = 0.01
-"""Length of the step by which the curvature is measured, for pictures in [-1, 1]."""
+"""Step length of the finite difference that measures curvature, for pictures in [-1, 1]."""
 
 
 def steepest_step(likelihood: Likelihood, x_BCHW: Tensor) -> Tensor:
-    """Moves every picture down the gradient of its negative log-likelihood, as far as a parabola
-    through two gradients falls (Cauchy 1847).
+    """Moves every picture along the negative gradient of its negative log-likelihood, to the
+    minimum of a parabola fitted through two gradients (Cauchy 1847).
 
-    Where pixels are measured by themselves, the result is the measurement; otherwise it is sharp
-    where the measurement demands it, and noisy where it is noisy. Pictures are in [-1, 1]; where
-    the likelihood does not curve upwards along its gradient, they stay as they are.
+    If pixels are measured individually, the result is the measurement. Otherwise it adds the detail
+    that the measurement demands, together with its noise. Pictures are in [-1, 1]; a picture whose
+    likelihood has no positive curvature along the gradient stays unchanged.
     """
 
     def gradient(at_BCHW: Tensor) -> Tensor:
@@ -36,7 +42,7 @@ def steepest_step(likelihood: Likelihood, x_BCHW: Tensor) -> Tensor:
     down_BCHW = -uphill_BCHW / steepness_B111.clamp(min=torch.finfo(torch.float32).tiny)
     change_BCHW = gradient(x_BCHW + PROBE * down_BCHW) - uphill_BCHW
     curvature_B111 = (change_BCHW * down_BCHW).mean((1, 2, 3), keepdim=True) / PROBE
-    # a number in its place could not be recorded in a CUDA graph
+    # a Python number could not be recorded in a CUDA graph
     straight_B111 = torch.zeros_like(steepness_B111)
     length_B111 = torch.where(curvature_B111 > 0, steepness_B111 / curvature_B111, straight_B111)
     return (x_BCHW + length_B111 * down_BCHW).clamp(-1, 1)

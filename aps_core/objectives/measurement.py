@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from aps_core.numerics.likelihood import ColouredNoise, Noise
 
 LEAST_SIGMA = 1e-3
-"""Smaller deviations of noise count as this one, an eighth of the distance between two levels of an
-8-bit picture: a fit without any tolerance would not end.
+"""Lower bound on the noise's standard deviation, an eighth of the distance between two levels of an
+8-bit picture: a fit without tolerance would not converge.
 """
 
 
@@ -32,9 +32,9 @@ class MeasurementObjective:
     its epsilon: gradients of improbable codes below it would vanish. The perceptual term is scaled
     to the same sum, so its weight has the same meaning at every size.
 
-    Clamping has zero gradient, so a fully clipped estimate could not recover. Where ``y`` lies
-    inside the range by three sigma, the sensor did not clip, and the loss compares with A(x) before
-    clipping. At the true picture both are equal.
+    Clamping has zero gradient, so a fully clipped estimate could not recover. Where ``y`` is
+    more than three sigma inside the range, the sensor did not clip, and the loss uses A(x) before
+    clipping. For the true picture both are equal.
 
     Args:
         operator: A, bound to the picture's shape.
@@ -103,15 +103,16 @@ class MeasurementObjective:
         return loss_B, misfit_B / self.observed
 
     def whitened(self) -> Self:
-        """With residuals as independent values, if the noise is coloured."""
+        """A copy that whitens residuals, if the noise is coloured."""
         changed = copy(self)
         if self.coloured is not None:
             changed.whitening = self.coloured.whitening(self.y_BCHW)
         return changed
 
     def noisier(self, least: float) -> Self:
-        """With white noise added to the measurement (the same every time), so that its deviation is
-        at least ``least``. Unchanged if the noise differs from value to value, or is coloured.
+        """A copy with white noise added to the measurement (the same in every call), so that the
+        deviation is at least ``least``. Unchanged if the noise varies between values or is
+        coloured.
         """
         changed = copy(self)
         if self.sigma >= least or self.trust is not None or self.coloured is not None:
@@ -126,19 +127,19 @@ class MeasurementObjective:
         return changed
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
-        """Of Gaussian noise, whatever the norm of the loss; (B,) in nats up to a constant."""
+        """``-log q(y | x)`` (B,) in nats up to a constant, for Gaussian noise whatever the norm."""
         residual = self._residual(self._measured(x_BCHW)[0]) / self.sigma
         return residual.square().flatten(1).sum(1) / 2
 
     def coverage(self, x_BCHW: Tensor) -> Coverage:
-        """Gaps are possible if A has a weight or clips; pixels are measured if A returns them."""
+        """'gaps' if A has a weight or clips, 'pixels' if A only scales pixels, else 'mixtures'."""
         if self.operator.clips or self.operator.weight is not None:
             return "gaps"
         return "mixtures" if self._gain(x_BCHW) is None else "pixels"
 
     def pixels(self, x_BCHW: Tensor) -> Pixels | None:
-        """Those of ``y``, divided by A's factor, if A multiplies every pixel by the same one.
-        Beyond what was measured they are mirrored, but not known.
+        """Pixels of ``y`` divided by A's gain; None if A is not a scaling. Beyond the measured area
+        they are mirrored and marked unknown.
         """
         gain = self._gain(x_BCHW)
         if gain is None:
@@ -159,9 +160,7 @@ class MeasurementObjective:
         )
 
     def _gain(self, x_BCHW: Tensor) -> float | None:
-        """By which A multiplies all that it measures of pictures of this size; None if it does
-        anything else.
-        """
+        """Scalar gain of A for pictures of this size; None if A is not a scaling."""
         size = x_BCHW.shape[1:]
         if size not in self._gains:
             self._gains[size] = self._gain_of(x_BCHW[:1])
@@ -180,7 +179,7 @@ class MeasurementObjective:
         return gain if gain > 0 and torch.allclose(measured, gain * seen, atol=1e-4) else None
 
     def _measured(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
-        """A(x), not clipped where the sensor did not clip, and A(x); 0 where nothing was seen."""
+        """A(x), unclipped where the sensor did not clip, and A(x); both 0 where unobserved."""
         compared = measured = self.operator.unclipped(x_BCHW)
         if self.operator.clips:
             measured = compared.clamp(-1, 1)

@@ -113,6 +113,8 @@ class ImagePriorSpec(PriorSpec):
     """
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {}
     """Loss settings used for fields that a job leaves out, by loss type."""
+    passes_per_step: ClassVar[int] = 2
+    """Cost of a reverse step's prior in inner steps."""
     attention_share: ClassVar[float] = 0.0
     """Share of the tokenizer's attention in the time of an inner step at the native size. This part
     grows with the square of the number of tokens.

@@ -12,8 +12,8 @@ pass of the prior per evaluation.
 import sys
 
 from aps_core.registry import discover
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import SamplerSpec
 
 discover(sys.modules[__name__], "aps.samplers")
 
-__all__ = ["SamplerSpec", "Step"]
+__all__ = ["SamplerSpec"]

@@ -67,7 +67,7 @@ class AnchoredSampler(SamplerSpec):
     keeps_decided: ClassVar[bool] = True
 
     def for_samples(self, samples: int) -> Self:
-        """Random starts only distinguish samples of one measurement."""
+        """Uses random starts only to make samples of one measurement differ."""
         if self.temperature is not None:
             return self
         return self.model_copy(update={"temperature": float(samples > 1)})

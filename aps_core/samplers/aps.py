@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core.samplers.anchored import AnchoredSampler
-from aps_core.samplers.base import REVERSE_STEPS, Step, own_defaults
+from aps_core.samplers.base import REVERSE_STEPS, own_defaults
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.settings import APSSettings
+from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
 
 NO_NOISE = (
     "Randomness of which tokens are decided first (Gumbel noise on their score, in standard"
@@ -101,9 +101,9 @@ class APSConfig(AnchoredSampler):
         return own_defaults(cls) if cls is not APSConfig else {}
 
     @classmethod
-    def shared(cls, config: APSConfig) -> dict[str, Any]:
+    def shared(cls, config: APSSettings) -> dict[str, Any]:
         """All fields."""
-        return config.model_dump(exclude={"type"})
+        return {name: getattr(config, name) for name in APSConfig.model_fields if name != "type"}
 
 
 class APSPrior(APSConfig):

@@ -11,48 +11,20 @@ import inspect
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from annotated_types import Le
 
 from aps_core.registry import Spec
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.settings import APSSettings
+from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aps_core.samplers.aps import APSConfig
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
-
 REVERSE_STEPS = "Rounds in which tokens are decided, a share in each (reverse steps T)."
 """Description of the field ``steps`` of samplers that decide tokens."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """Result of one reverse step."""
-
-    z_BL: Tensor
-    """The next tokens: codes, or ``MASK``."""
-    confidence_BL: Tensor
-    """Score of every token that was masked; see :class:`aps_core.types.StepInfo`."""
-    clean_BL: Tensor | None = None
-    """The step's estimate as complete codes. The driver decodes it for the step hook if
-    ``x_hat_BCHW`` is None.
-    """
-    x_hat_BCHW: Tensor | None = None
-    """The step's estimate as a picture, if the sampler decoded one."""
-    misfit: float = 0.0
-    """Data misfit of ``x_hat_BCHW``, mean over the batch."""
-    loss_curve: list[float] = field(default_factory=list)
-    """Loss of every decoder evaluation, mean over the batch."""
-    anchors_BL: Tensor | None = None
-    """True for tokens decided by this step. None means all tokens that are no longer masked."""
-    carried: Mapping[str, Tensor] = field(default_factory=dict)
-    """Tensors the next step needs besides the tokens. They are part of its state and of
-    checkpoints.
-    """
 
 
 class SamplerSpec(Spec, family=True):
@@ -63,12 +35,12 @@ class SamplerSpec(Spec, family=True):
     keeps_decided: ClassVar[bool] = False
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
     decodes_tokens: ClassVar[bool] = True
-    """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
+    """Whether :meth:`decoded` depends only on the tokens of the last step."""
     needs_denoiser: ClassVar[bool] = False
-    """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
+    """Whether the prior must be a :class:`aps_core.types.DenoisingPrior`."""
     beyond_borders: ClassVar[bool] = False
-    """Whether it restores blurred uploads beyond their borders, from where some light came;
-    that is cut off in the end. It needs a prior for grids of any size.
+    """Whether it restores blurred uploads beyond their borders, because pixels outside contributed
+    to the blur; the surplus is cropped at the end. The prior must support grids of any size.
     """
 
     def init(self, problem: Problem, z_BL: Tensor) -> Any:
@@ -98,8 +70,8 @@ class SamplerSpec(Spec, family=True):
         return problem.decode(state.z_BL)
 
     def deviation(self, state: SamplerState) -> Tensor | None:
-        """Standard deviation (B, H, W) of the error of the brightness that is to be expected of the
-        last step's pictures; None if it is not known.
+        """Standard deviation (B, H, W) of the error expected of the brightness of the last step's
+        pictures; None if unknown.
         """
         return None
 
@@ -114,8 +86,8 @@ class SamplerSpec(Spec, family=True):
 
     @property
     def extra_passes(self) -> int:
-        """What a run costs beside its :attr:`decodes` and the prior, in decoder evaluations with
-        their gradient: an estimate.
+        """Estimated further cost of a run beside :attr:`decodes` and the prior, in decoder
+        evaluations with gradient.
         """
         return 0
 
@@ -125,8 +97,9 @@ class SamplerSpec(Spec, family=True):
         return {}
 
     def for_samples(self, samples: int) -> Self:
-        """These settings for a batch with so many samples of each measurement. By themselves,
-        samplers take a batch for samples of one measurement, which must differ.
+        """Adapts the settings to a batch with ``samples`` samples per measurement.
+
+        By default, samplers treat a batch as samples of one measurement, which must differ.
         """
         return self
 
@@ -138,12 +111,12 @@ class SamplerSpec(Spec, family=True):
         return {}
 
     @classmethod
-    def shared(cls, config: APSConfig) -> dict[str, Any]:
+    def shared(cls, config: APSSettings) -> dict[str, Any]:
         """Fields of ``config`` that have the same meaning in this sampler."""
         return {"guidance_scale": config.guidance_scale}
 
     @classmethod
-    def like(cls, config: APSConfig, changes: Mapping[str, Any] | None = None) -> Self:
+    def like(cls, config: APSSettings, changes: Mapping[str, Any] | None = None) -> Self:
         """Settings of this sampler with the same amount of work as ``config``: T reverse steps with
         M decoder evaluations each.
 

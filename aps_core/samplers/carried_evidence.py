@@ -1,38 +1,38 @@
-"""Carried evidence: keeps what the measurement says about every token over all reverse steps, and
-evaluates the prior anew in each.
+"""Carried evidence: keeps the measurement's evidence about every token over all reverse steps, and
+re-evaluates the prior in each.
 
 APS optimises a table of logits (L, K) from the prior's logits at every reverse step and discards it
 at the step's end. Here a token's logits are
 
     phi = beta log p(token | decided tokens) + u . code
 
-an exponential tilt of the prior by D numbers u, the dimension of a code. Only u is optimised. It is
+an exponential tilt of the prior by a vector u of the codes' dimension D. Only u is optimised. It is
 kept over all reverse steps, together with Adam's moments, so each step continues where the last one
 ended. The prior's term always uses the tokens decided so far. u starts at the tokenizer's latent of
 the total-variation estimate. One picture needs about a fifth of APS's decoder evaluations. At the
-end the measurement corrects the picture.
+end, the picture is corrected by the measurement.
 
 Not in the paper. Tokens are kept by its anchored remasking (lines 16-21 of Algorithm 1).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from aps_core.numerics.likelihood import MeasurementLikelihood
 from aps_core.samplers.anchored import AnchoredSampler
-from aps_core.samplers.base import REVERSE_STEPS, Step
-from aps_core.samplers.first_estimate import first_estimate
-from aps_core.types import MASK
+from aps_core.samplers.base import REVERSE_STEPS
+from aps_core.sampling.inner_watch import InnerWatch
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.random_ops import gumbel_perturbed
+from aps_core.sampling.schedule import mask_fraction, masked_counts
+from aps_core.types import MASK, SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from aps_core.sampling.driver import Problem
-    from aps_core.sampling.inner_watch import InnerWatch
-    from aps_core.types import SamplerState
 
 
 class CarriedEvidence(AnchoredSampler):
@@ -117,15 +117,13 @@ class CarriedEvidence(AnchoredSampler):
     )
 
     def init(self, problem: Problem, z_BL: Tensor) -> int:
-        """The number of tokens to decide."""
+        """Counts the tokens to decide."""
         return int((z_BL == MASK).sum(1).amax())
 
     def step(self, problem: Problem, memory: int, state: SamplerState) -> Step:
-        """Evaluates the prior, takes M Adam steps on the evidence, and remasks the other tokens."""
-        from aps_core.aps import anchored_remasking
+        """Evaluates the prior, takes M Adam steps on the evidence and remasks all but anchors."""
+        from aps_core.aps import anchored_remasking, quantized_loss
         from aps_core.sampling.evidence_fit import EvidenceFit
-        from aps_core.sampling.random_ops import gumbel_perturbed
-        from aps_core.sampling.schedule import mask_fraction, masked_counts
 
         z_BL, done, tokenizer = state.z_BL, state.step, problem.prior.tokenizer
         left = masked_counts(memory, self.steps)[done]
@@ -137,8 +135,20 @@ class CarriedEvidence(AnchoredSampler):
         noise = several if self.temperature is None else self.temperature
         prior_NK = gumbel_perturbed(prior_BLK[z_BL == MASK], noise, problem.generator)
         prior_NK = (self.prior_power * prior_NK).log_softmax(-1)
-        fit = EvidenceFit(self, problem, z_BL, prior_NK, carried)
-        curve = fit.run(problem.watch(done, self.steps))
+        evaluate = partial(
+            quantized_loss, tokenizer=tokenizer, objective=problem.objective, grid=problem.grid
+        )
+        weight = self.prior_weight * (problem.objective.temperature or 1.0)
+        fit = EvidenceFit(
+            evaluate,
+            tokenizer.codebook_KD,
+            z_BL,
+            prior_NK,
+            carried,
+            learning_rate=self.learning_rate,
+            prior_weight=weight,
+        )
+        curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
         keep = (before - after) / before
         z_next_BL, kappa_BL = anchored_remasking(
             fit.logits(), prior_NK, z_BL, tokenizer, self, left, keep, problem.generator
@@ -153,7 +163,9 @@ class CarriedEvidence(AnchoredSampler):
         )
 
     def _first(self, problem: Problem, z_BL: Tensor) -> Tensor:
-        """The evidence u (B, L, D) that the run begins with."""
+        """Initial evidence u (B, L, D)."""
+        from aps_core.sampling.first_estimate import first_estimate
+
         tokenizer = problem.prior.tokenizer
         codebook_KD = tokenizer.codebook_KD
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
@@ -164,14 +176,14 @@ class CarriedEvidence(AnchoredSampler):
         return self.start * latent_BDHW.flatten(2).transpose(1, 2).contiguous()
 
     def finish(self, problem: Problem, x_BCHW: Tensor) -> Tensor:
-        """The pictures of the last step, corrected by the measurement."""
+        """Corrects the pictures of the last step by the measurement."""
         inner = self.inner_steps
         watch = problem.watch_beside(self.steps - 1, self.steps, inner, inner)
         return self.corrected(problem, x_BCHW, watch)
 
     def corrected(self, problem: Problem, x_BCHW: Tensor, watch: InnerWatch) -> Tensor:
-        """The pictures, corrected by the measurement if its noise is known. Where some pixels are
-        missing or clipped, the others are those that were measured, with their noise removed.
+        """Corrects pictures by the measurement, if its noise is known. If some pixels are missing
+        or clipped, the others are the measured ones with their noise removed.
         """
         from aps_core.imaging.dct_shrinkage import without_noise
         from aps_core.imaging.total_variation import total_variation_estimate

@@ -21,18 +21,17 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec, SamplingDiverged
-from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import categorical, gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction, masked_counts
-from aps_core.types import MASK
+from aps_core.types import MASK, Grid, Objective, SamplerState, Tokenizer
 
 if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
 else:
     torch = lazy_import("torch")
 
@@ -157,8 +156,8 @@ class VariationalFit:
 
 
 def reconsidered(logits_BLK: Tensor, z_BL: Tensor, revision: float) -> Tensor:
-    """Log-probabilities (B, L, K): the prior's for masked tokens, a mixture of the decided code and
-    the prior's elsewhere.
+    """Log-probabilities (B, L, K): the prior's for masked tokens; elsewhere a mixture of the
+    decided code and the prior's.
     """
     p_BLK = torch.softmax(logits_BLK, dim=-1)
     decided_BLK = torch.zeros_like(p_BLK).scatter(-1, z_BL.clamp(min=0)[..., None], 1.0)

@@ -1,25 +1,19 @@
-"""Plug and play: the prior as a denoiser of the running estimate, with a distribution per pixel.
+"""Plug and play: the prior denoises a running estimate and predicts a distribution per pixel.
 
-Every round gives the prior the last estimate, and takes its answer for the distribution of every
-pixel's brightness. The expected picture is then fitted to the measurement, as in APS (lines 7-15 of
-Algorithm 1), but with one number a pixel, and held back by the divergence from the prior
-(:mod:`aps_core.sampling.brightness_fit`):
+In every round, the prior predicts mean and variance of every pixel's brightness from the last
+estimate (:class:`aps_core.types.DenoisingPrior`). The mean is fitted to the measurement as in lines
+7-15 of Algorithm 1, with one number per pixel and the divergence from the prior as a penalty; see
+:mod:`aps_core.sampling.brightness_fit`. The fitted picture is the next estimate. Colours are those
+the prior predicts, optionally fitted as well (:mod:`aps_core.sampling.colour_fit`). The prior sees
+the picture in another view in every round (:mod:`aps_core.sampling.views`).
 
-    min_b  -log q(y | b + colours) + w sum_i f_i KL(b_i || p_i)
-
-with factors f by which the prior says how firmly every pixel i holds. The fitted picture is the
-next estimate; its colours are the estimate's, as the prior corrects them, and may be fitted as well
-(:mod:`aps_core.sampling.colour_fit`). Every round shows the prior the picture in another view
-(:mod:`aps_core.sampling.views`). Where each pixel was measured by itself, and none is missing, the
-mean of all answers counts; with white noise, every round then starts from the first estimate.
-Beside missing or clipped pixels, the others finally only lose their noise. In holes the first
-estimate counts, and inside of clipped areas it may; it does where it is of one colour
-(:mod:`aps_core.imaging.known_pixels`).
+If all pixels are measured individually, the result is the mean over all rounds; with white noise,
+every round then starts from the first estimate. Missing and clipped pixels, and flat areas: see
+:mod:`aps_core.imaging.known_pixels`.
 
 This is half-quadratic splitting (Zhang et al. 2021, "Plug-and-Play Image Restoration with Deep
-Denoiser Prior"), with the prior's own uncertainty of every pixel in the place of one weight and one
-noise level for all. No token is an anchor: they are decided together after the last round. Not in
-the paper. For priors that are denoisers (:class:`aps_core.types.DenoisingPrior`).
+Denoiser Prior") with the prior's own variance of every pixel instead of one weight and one noise
+level for all. All tokens are decided after the last round; none is an anchor. Not in the paper.
 """
 
 from __future__ import annotations
@@ -28,27 +22,31 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
+from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
-from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood, Pixels
-from aps_core.samplers.base import SamplerSpec, Step
-from aps_core.samplers.first_estimate import Measured, classical_estimate, grey_start
-from aps_core.types import DenoisingPrior
+from aps_core.numerics.likelihood import Likelihood
+from aps_core.samplers.base import SamplerSpec
+from aps_core.sampling.problem import Problem, Step
+from aps_core.sampling.views import view
+from aps_core.types import DenoisingPrior, Objective, SamplerState
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from aps_core.sampling.brightness_fit import BrightnessFit
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import Objective, SamplerState
+    from aps_core.sampling.first_estimate import Measured
+else:
+    torch = lazy_import("torch")
 
 HALF_LEVEL = 1 / 15
-"""Half the distance between two levels of brightness; confidence: the chance of a smaller error."""
+"""Half a level of brightness. Confidence is the probability of a smaller error."""
 COLOUR_STEPS = 15
-"""Corrections of colours in every round."""
+"""Maximum number of evaluations of the colour fit in every round."""
 SPREAD = 0.5
-"""Noise after the rounds of the first half, which makes samples differ; later, some would stay."""
+"""Noise after rounds of the first half, which makes samples differ; later noise would remain."""
 AREA_WEIGHT = 0.05
-"""Share of the divergence of areas that counts; it holds them where nothing was measured."""
+"""Share of the divergence of areas that counts; above 0 for the sake of unmeasured areas."""
 
 
 class PlugAndPlay(SamplerSpec):
@@ -163,11 +161,13 @@ class PlugAndPlay(SamplerSpec):
     decodes_tokens: ClassVar[bool] = False
 
     def init(self, problem: Problem, z_BL: Tensor) -> Measured:
-        """What was measured.
+        """Analyses the measurement.
 
         Raises:
-            InvalidSpec: the prior is no denoiser.
+            InvalidSpec: the prior is not a denoiser.
         """
+        from aps_core.sampling.first_estimate import Measured
+
         if not isinstance(problem.prior, DenoisingPrior):
             raise InvalidSpec(
                 "The sampler 'plug_and_play' needs a prior that is also a denoiser; choose another"
@@ -177,104 +177,103 @@ class PlugAndPlay(SamplerSpec):
 
     def step(self, problem: Problem, memory: Measured, state: SamplerState) -> Step:
         """Denoises the estimate, then fits it to the measurement."""
-        import torch
-
-        from aps_core.sampling.brightness_fit import BrightnessFit
-        from aps_core.sampling.views import view
-
-        assert isinstance(problem.prior, DenoisingPrior)
-        z_BL, done, pixels = state.z_BL, state.step, memory.pixels
-        first_BCHW = state.carried["first"].float() if done else self._first(problem, memory, z_BL)
-        estimate_BCHW = state.carried["estimate"].float() if done else first_BCHW
-        seen = view(done, self.steps, self.turned)
-        denoised = problem.denoised(estimate_BCHW, memory.whitened, seen)
-        fit = BrightnessFit(memory.whitened, denoised, self.prior_weight, self.area_weight)
-        curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
-        self._fit_colours(memory.whitened, fit)
-        x_hat_BCHW, next_BCHW = fit.x_hat_BCHW, fit.x_hat_BCHW
-        carried = {"first": first_BCHW.half()}
-        if pixels is not None and not pixels.missing:
-            if done:
-                x_hat_BCHW = state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (done + 1))
-            carried["mean"] = x_hat_BCHW.half()
-            next_BCHW = first_BCHW if pixels.white else next_BCHW
-        if done + 1 == self.steps:
+        first_BCHW, estimate_BCHW = self._start(problem, memory, state)
+        fit, curve = self._fitted(problem, memory.whitened, estimate_BCHW, state.step)
+        x_hat_BCHW = next_BCHW = fit.x_hat_BCHW
+        deviation_BL = fit.variance_BL.sqrt()
+        carried = {"first": first_BCHW, "deviation": deviation_BL.unflatten(1, problem.grid)}
+        if memory.pixels is not None and not memory.pixels.missing:
+            carried["mean"] = x_hat_BCHW = self._averaged(state, x_hat_BCHW)
+            next_BCHW = first_BCHW if memory.pixels.white else next_BCHW
+        z_BL = state.z_BL
+        if state.step + 1 == self.steps:
             if isinstance(problem.objective, Likelihood):
-                x_hat_BCHW = self._result(pixels, x_hat_BCHW, first_BCHW)
-            next_BCHW = x_hat_BCHW
-        estimate_BCHW = next_BCHW.clamp(-1, 1)
-        deviation_BL = denoised.variance_BL.sqrt()
-        if done + 1 == self.steps:
-            z_BL = problem.prior.tokenizer.encode(estimate_BCHW)
-        elif done < self.steps // 2 and (spread := self.for_samples(len(z_BL)).spread):
-            drawn_BL = torch.empty_like(deviation_BL).normal_(generator=problem.generator)
-            noise_B1HW = (spread * deviation_BL * drawn_BL).unflatten(1, problem.grid)[:, None]
-            estimate_BCHW = (estimate_BCHW + noise_B1HW).clamp(-1, 1)
-        carried["estimate"] = estimate_BCHW.half()
-        carried["deviation"] = deviation_BL.unflatten(1, problem.grid).half()
+                x_hat_BCHW = self._finished(memory, x_hat_BCHW, first_BCHW)
+            next_BCHW = x_hat_BCHW.clamp(-1, 1)
+            z_BL = problem.prior.tokenizer.encode(next_BCHW)
+        else:
+            next_BCHW = self._spread(problem, next_BCHW.clamp(-1, 1), deviation_BL, state.step)
+        carried["estimate"] = next_BCHW
         return Step(
             z_BL=z_BL,
             confidence_BL=torch.erf(HALF_LEVEL / (2**0.5 * deviation_BL)),
             x_hat_BCHW=x_hat_BCHW,
             misfit=float(fit.misfit_B.mean()),
             loss_curve=curve,
-            carried=carried,
+            carried={name: tensor.half() for name, tensor in carried.items()},
         )
 
-    def _result(self, pixels: Pixels | None, x_hat_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
-        """The last estimate; but the first one where it is surer, and what was measured."""
-        from aps_core.imaging.known_pixels import flat_share, inside_clipped, with_known
+    def _start(
+        self, problem: Problem, measured: Measured, state: SamplerState
+    ) -> tuple[Tensor, Tensor]:
+        """The first estimate, and the estimate that the round starts from."""
+        from aps_core.sampling.first_estimate import classical_estimate, grey_start, prior_estimate
 
-        x_hat_BCHW = x_hat_BCHW.lerp(first_BCHW, flat_share(first_BCHW))
-        if pixels is not None:
-            x_hat_BCHW = with_known(pixels, x_hat_BCHW, first_BCHW)
-            if self.clipped_reach is not None and not pixels.missing:
-                x_hat_BCHW = inside_clipped(pixels, x_hat_BCHW, first_BCHW, self.clipped_reach)
-        return x_hat_BCHW.lerp(first_BCHW, self.classical_share)
-
-    def _first(self, problem: Problem, measured: Measured, z_BL: Tensor) -> Tensor:
-        """The first estimate, which takes noise for white; without a likelihood, what the prior
-        expects.
-        """
+        if state.step:
+            return state.carried["first"].float(), state.carried["estimate"].float()
         if isinstance(measured.white, Likelihood):
-            watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-            return classical_estimate(
+            first_BCHW = classical_estimate(
                 measured.white,
-                grey_start(problem, len(z_BL)),
+                grey_start(problem, len(state.z_BL)),
                 self.first_steps,
                 self.clipped_smoothness,
-                watch,
+                problem.watch_beside(0, self.steps, 0, self.inner_steps),
                 filling_steps=self.filling_steps,
             )
-        tokenizer = problem.prior.tokenizer
-        p_BLK = problem.logits(z_BL, 1.0, self.guidance_scale).softmax(-1)
-        return tokenizer.decode(p_BLK @ tokenizer.codebook_KD, problem.grid).clamp(-1, 1)
+        else:
+            first_BCHW = prior_estimate(problem, state.z_BL, self.guidance_scale)
+        return first_BCHW, first_BCHW
 
-    def _fit_colours(self, objective: Objective, fit: BrightnessFit) -> None:
-        """If values of the measurement are mixtures of pixels. Where pixels are measured by
-        themselves, the prior's colours are better.
-        """
-        from aps_core.sampling.colour_fit import fitted_colours
+    def _fitted(
+        self, problem: Problem, objective: Objective, estimate_BCHW: Tensor, done: int
+    ) -> tuple[BrightnessFit, list[float]]:
+        """The prior's prediction, fitted to the measurement, and the loss of every evaluation."""
+        from aps_core.sampling.brightness_fit import BrightnessFit
 
-        if not self.colour_weight or not isinstance(objective, MeasurementLikelihood):
-            return
-        if objective.coverage(fit.x_hat_BCHW) == "mixtures":
-            seen = fit.brightness_BHW, fit.colours_BCHW
-            fit.recolour(fitted_colours(objective, *seen, self.colour_weight, COLOUR_STEPS))
+        seen = view(done, self.steps, self.turned)
+        denoised = problem.denoised(estimate_BCHW, objective, seen)
+        fit = BrightnessFit(objective, denoised, self.prior_weight, self.area_weight)
+        curve = fit.run(self.inner_steps, problem.watch(done, self.steps))
+        if self.colour_weight:
+            fit.run_colours(self.colour_weight, COLOUR_STEPS)
+        return fit, curve
+
+    def _averaged(self, state: SamplerState, x_hat_BCHW: Tensor) -> Tensor:
+        """Mean of the fitted pictures of all rounds so far."""
+        if not state.step:
+            return x_hat_BCHW
+        return state.carried["mean"].float().lerp(x_hat_BCHW, 1 / (state.step + 1))
+
+    def _finished(self, measured: Measured, x_hat_BCHW: Tensor, first_BCHW: Tensor) -> Tensor:
+        """The last estimate, with the first one where that is more certain."""
+        x_hat_BCHW = measured.result(x_hat_BCHW, first_BCHW, self.clipped_reach)
+        return x_hat_BCHW.lerp(first_BCHW, self.classical_share)
+
+    def _spread(
+        self, problem: Problem, estimate_BCHW: Tensor, deviation_BL: Tensor, done: int
+    ) -> Tensor:
+        """The next estimate, with the noise that makes samples differ."""
+        spread = self.for_samples(len(estimate_BCHW)).spread
+        if not spread or done >= self.steps // 2:
+            return estimate_BCHW
+        drawn_BL = torch.empty_like(deviation_BL).normal_(generator=problem.generator)
+        noise_B1HW = (spread * deviation_BL * drawn_BL).unflatten(1, problem.grid)[:, None]
+        noisy_BCHW: Tensor = (estimate_BCHW + noise_B1HW).clamp(-1, 1)
+        return noisy_BCHW
 
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""
         return state.carried["estimate"].float()
 
     def deviation(self, state: SamplerState) -> Tensor:
-        """What the prior expected in the last round."""
+        """Standard deviation that the prior predicted in the last round."""
         return state.carried["deviation"].float()
 
     def for_samples(self, samples: int) -> Self:
-        """Noise only distinguishes samples of one measurement.
+        """Uses noise only to make samples of one measurement differ.
 
         Raises:
-            InvalidSpec: they would be equal.
+            InvalidSpec: all samples would be equal.
         """
         if samples > 1 and self.steps == 1:
             raise InvalidSpec(
@@ -286,7 +285,7 @@ class PlugAndPlay(SamplerSpec):
 
     @property
     def decodes(self) -> int:
-        """One per correction, of colours as well."""
+        """One per correction, including those of colours."""
         return self.inner_steps + COLOUR_STEPS * bool(self.colour_weight)
 
     @classmethod
@@ -296,5 +295,5 @@ class PlugAndPlay(SamplerSpec):
 
     @property
     def extra_passes(self) -> int:
-        """The first estimate and the verdict, as measured with a blur on a CPU."""
+        """First estimate and verdict, as measured with a blur on a CPU."""
         return 10 + max(self.first_steps, self.filling_steps) // 2

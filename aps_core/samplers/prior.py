@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import categorical
 from aps_core.sampling.schedule import mask_fraction
-from aps_core.types import MASK
+from aps_core.types import MASK, SamplerState
 
 if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
 else:
     torch = lazy_import("torch")
 
@@ -102,7 +101,7 @@ def unmask(
         return x_BL, x_BL, kappa_BL
     left = int(torch.tensor(z_BL.shape[1] * mask_fraction((step + 1) / steps)).floor())
     left_B1 = masked_BL.sum(1, keepdim=True).sub(1).clamp(max=left).clamp(min=1)
-    left_B1 = left_B1.clamp(max=z_BL.shape[1] - 1)  # of a single token, the only one is decided
+    left_B1 = left_B1.clamp(max=z_BL.shape[1] - 1)  # a single token is always decided
     order_BL = order_BL.masked_fill(~masked_BL, torch.inf)  # decided tokens are kept
     threshold_B1 = order_BL.sort(dim=1).values.gather(1, left_B1)
     return torch.where(order_BL < threshold_B1, MASK, x_BL), x_BL, kappa_BL

@@ -21,17 +21,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import SamplerSpec
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import categorical
-from aps_core.types import MASK
+from aps_core.types import MASK, Grid, Objective, SamplerState, Tokenizer
 
 if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import Grid, Objective, SamplerState, Tokenizer
 else:
     torch = lazy_import("torch")
 
@@ -124,7 +123,7 @@ def denoise(problem: Problem, z_BL: Tensor, config: SGDDConfig) -> Tensor:
 
 
 def hamming_log_odds(level: float, alpha: float, codes: int) -> float:
-    """What every token of z that differs from x adds to the log-probability of z, at noise
+    """Log-odds that every token of z that differs from x adds to the log-probability of z, at noise
     ``level`` in (0, 1].
     """
     beta = (1 - (1 - level) ** alpha) * (1 - 1 / codes)

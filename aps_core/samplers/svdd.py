@@ -15,18 +15,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from aps_core._lazy import lazy_import
-from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec, Step
+from aps_core.samplers.base import REVERSE_STEPS, SamplerSpec
 from aps_core.samplers.prior import unmask
+from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.random_ops import gumbel_perturbed
 from aps_core.sampling.schedule import mask_fraction
-from aps_core.types import MASK
+from aps_core.types import MASK, SamplerState
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.sampling.driver import Problem
-    from aps_core.types import SamplerState
 else:
     torch = lazy_import("torch")
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Generator, Tensor
 
 from aps_core.sampling.random_ops import gumbel_perturbed
-
-if TYPE_CHECKING:
-    from aps_core.samplers.anchored import AnchoredSampler
+from aps_core.sampling.settings import AnchorSettings
 
 
 def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
@@ -35,7 +31,7 @@ def token_score(logits_NK: Tensor, x_N: Tensor, kind: str) -> Tensor:
 
 
 def anchor_order(
-    kappa_BL: Tensor, masked_BL: Tensor, config: AnchoredSampler, generator: Generator
+    kappa_BL: Tensor, masked_BL: Tensor, config: AnchorSettings, generator: Generator
 ) -> Tensor:
     """Ranking values (B, L) of the masked tokens, -inf where decided.
 

@@ -1,5 +1,5 @@
-"""The inner optimisation of :mod:`aps_core.samplers.plug_and_play`: pixels' brightness is fitted to
-the measurement.
+"""The inner optimisation of :mod:`aps_core.samplers.plug_and_play`: fits the brightness of pixels
+to the measurement.
 
 Shapes: see :mod:`aps_core.types`.
 """
@@ -11,19 +11,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.numerics.lbfgs import minimum
+from aps_core.numerics.likelihood import MeasurementLikelihood
+from aps_core.sampling.colour_fit import fitted_colours
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.tokenizers.pixels import brightness
 from aps_core.types import Denoised, Objective
 
 AREA = 8
-"""Side in pixels of the areas whose brightness is for the measurement to say."""
+"""Side, in pixels, of the areas whose mean brightness is left to the measurement."""
 LEAST_WEIGHT = 0.01
-"""Of a pixel's divergence, for the scale of its change."""
+"""Lower bound on a pixel's weight, when it sets the scale of the pixel's change."""
 
 
 def single_pixels(x_BHW: Tensor) -> Tensor:
-    """Brightness (B, H, W) without that of areas: the means of squares of ``AREA`` pixels,
-    interpolated.
+    """Subtracts the brightness of areas from brightness (B, H, W): the means over squares of
+    ``AREA`` pixels, interpolated.
     """
     x_B1HW = x_BHW[:, None]
     means_B1hw = F.avg_pool2d(x_B1HW, AREA, ceil_mode=True, count_include_pad=False)
@@ -32,26 +34,27 @@ def single_pixels(x_BHW: Tensor) -> Tensor:
 
 
 def square_of_change(change_BHW: Tensor, area_weight: float) -> Tensor:
-    """Squares (B, H, W) of a change of brightness: a share ``area_weight`` of its own, and the rest
-    without the brightness of areas.
+    """Weighted squares (B, H, W) of a change of brightness: ``area_weight`` times the square of the
+    change, plus ``1 - area_weight`` times the square after subtracting the brightness of areas.
     """
     if area_weight == 1:
-        return change_BHW.square()  # the same, and quicker
+        return change_BHW.square()  # equal, but faster
     single_BHW = single_pixels(change_BHW)
     return area_weight * change_BHW.square() + (1 - area_weight) * single_BHW.square()
 
 
 class BrightnessFit:
-    """Brightness b of every pixel, which agrees with the measurement:
+    """Fits the brightness b of every pixel to the measurement:
 
         min_b  objective(b + colours) / temperature + w sum_i f_i square(b - m)_i / (2 v_i)
 
-    with the means m and variances v that the prior predicts. The second term is the divergence
-    of a normal distribution from one with another mean. Its square (:func:`square_of_change`)
-    counts less for the brightness of areas: the prior errs alike at neighbouring pixels, and many
-    of them, taken as independent, would outvote the measurement, which knows the mean of an area
-    well. The loss is convex if the objective is. L-BFGS minimises it over
-    changes in units in which the divergence curves alike for sure and unsure pixels.
+    with means m, variances v and weights f predicted by the prior. The second term is the
+    divergence between normal distributions that differ in their mean. Changes of an area's
+    brightness count less in its square (:func:`square_of_change`): the prior's errors at
+    neighbouring pixels are correlated, and treated as independent they would outweigh the
+    measurement, which determines the mean of an area well. The loss is convex if the objective is.
+    L-BFGS minimises it over changes scaled so that the divergence has the same curvature at all
+    pixels.
     """
 
     x_hat_BCHW: Tensor
@@ -64,8 +67,12 @@ class BrightnessFit:
         prior_weight: float,
         area_weight: float,
     ) -> None:
-        """``denoised``: m, v, colours and f. ``prior_weight``: w. ``area_weight``: of the
-        square.
+        """
+        Args:
+            objective: loss of the fitted pictures.
+            denoised: the prior's prediction m, v, colours and f.
+            prior_weight: w.
+            area_weight: share of an area's change that counts; see :func:`square_of_change`.
         """
         self.objective = objective
         self.mean_BL, self.variance_BL, self.colours_BCHW, firm_BL = denoised
@@ -76,7 +83,7 @@ class BrightnessFit:
         self.change_BL = torch.zeros_like(self.mean_BL)
 
     def run(self, steps: int, watch: InnerWatch) -> list[float]:
-        """Takes about ``steps`` steps, fewer if the loss stops falling; returns the loss at every
+        """Takes about ``steps`` steps, fewer if the loss stops falling. Returns the loss of every
         evaluation in the objective's units, mean over the pictures.
 
         Raises:
@@ -92,21 +99,31 @@ class BrightnessFit:
             return loss
 
         self.change_BL = minimum(evaluated, self.change_BL, steps)
-        self._loss(self.change_BL)  # the last evaluation may not be of the point that was chosen
+        self._loss(self.change_BL)  # L-BFGS may not have evaluated its result last
         return curve
 
-    @property
-    def brightness_BHW(self) -> Tensor:
-        """The brightness, as far as it is fitted."""
-        return brightness(self.x_hat_BCHW)
+    def run_colours(self, weight: float, steps: int) -> None:
+        """Fits the colours as well, if the measured values are mixtures of pixels. Where pixels are
+        measured individually, the prior's colours are better.
 
-    def recolour(self, colours_BCHW: Tensor) -> None:
-        """Replaces the colours of the fitted pictures."""
-        self.colours_BCHW = colours_BCHW
-        self._loss(self.change_BL)
+        Args:
+            weight: how strongly colours follow brightness; see
+                :func:`~aps_core.sampling.colour_fit.fitted_colours`.
+            steps: maximum number of evaluations.
+
+        Raises:
+            SamplingDiverged: the loss is not finite.
+        """
+        objective = self.objective
+        if not isinstance(objective, MeasurementLikelihood):
+            return
+        if objective.coverage(self.x_hat_BCHW) == "mixtures":
+            b_BHW = brightness(self.x_hat_BCHW)
+            self.colours_BCHW = fitted_colours(objective, b_BHW, self.colours_BCHW, weight, steps)
+            self._loss(self.change_BL)
 
     def picture(self, y_BL: Tensor) -> Tensor:
-        """Pictures (B, C, H, W) with a brightness, in the colours of the prior's answer."""
+        """Pictures (B, C, H, W) with brightness ``y`` and the current colours."""
         x_BCHW: Tensor = self.colours_BCHW + y_BL.unflatten(1, self.colours_BCHW.shape[2:])[:, None]
         return x_BCHW
 

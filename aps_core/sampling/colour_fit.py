@@ -1,14 +1,14 @@
 """Colours that agree with the measurement and follow brightness.
 
-A blur takes colours from their edges, and a prior over brightness sharpens only the brightness. In
-small areas of a picture, colours are nearly an affine function of brightness (Levin, Lischinski &
-Weiss 2008, "A Closed-Form Solution to Natural Image Matting"): at the edge of a red line on white
-paper, both are mixed. With the sharp brightness b, the colours c of
+A blur also smears colours, and a prior over brightness sharpens only the brightness. In small areas
+of a picture, colours are nearly an affine function of brightness (Levin, Lischinski & Weiss 2008,
+"A Closed-Form Solution to Natural Image Matting"): both change together at an edge. Given the sharp
+brightness b, the colours c of
 
     min_c  -log q(y | b + c) + w sum_k sqrt(r_k(c) + SOFT^2)
 
 are sharp as well. r_k is the variance of c in the 3x3 pixels around pixel k that no affine function
-of b explains. The root lets some pixels have an edge of colour alone.
+of b explains. The square root allows edges of colour alone at some pixels.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from aps_core.numerics.likelihood import Likelihood
 from aps_core.tokenizers.pixels import coloured
 
 SOFT = 0.02
-"""Deviation of a colour in [-1, 1] up to which deviations count by their squares."""
+"""Deviation of a colour in [-1, 1] below which the penalty is quadratic."""
 RIDGE = 1e-3
-"""Variance of brightness in [-1, 1] below which little of the colours is put down to it."""
+"""Added to the variance of brightness, so that in flat areas brightness explains little."""
 UNIT = 0.05
-"""Of the changes that are sought."""
+"""Scale of the optimised changes, for colours in [-1, 1]."""
 
 
 def unexplained(colours_BCHW: Tensor, b_B1HW: Tensor) -> Tensor:
@@ -41,14 +41,14 @@ def unexplained(colours_BCHW: Tensor, b_B1HW: Tensor) -> Tensor:
 def fitted_colours(
     likelihood: Likelihood, b_BHW: Tensor, colours_BCHW: Tensor, weight: float, steps: int
 ) -> Tensor:
-    """Colours c (B, C, H, W) of brightness 0, from those that the prior expects.
+    """Optimises colours c (B, C, H, W), which have brightness 0, from those that the prior expects.
 
     Args:
-        likelihood: of the measurement.
+        likelihood: likelihood of the measurement.
         b_BHW: brightness in [-1, 1].
-        colours_BCHW: to start from, added to the brightness.
+        colours_BCHW: initial colours, which are added to the brightness.
         weight: w > 0.
-        steps: most evaluations.
+        steps: maximum number of evaluations.
 
     Raises:
         SamplingDiverged: the loss is not finite.
@@ -68,5 +68,5 @@ def fitted_colours(
 
 
 def _means(x_BCHW: Tensor) -> Tensor:
-    """Of the 3x3 pixels around every pixel; the border is repeated."""
+    """Means over the 3x3 pixels around every pixel; the border is repeated."""
     return F.avg_pool2d(F.pad(x_BCHW, (1, 1, 1, 1), mode="replicate"), 3, stride=1)

@@ -63,7 +63,7 @@ def capture(
     Raises:
         RuntimeError: the error of the step, which usually also invalidates the capture.
     """
-    gc.collect()  # a graph or tensor freed by the collector would break the capture
+    gc.collect()  # the collector must not free a graph or tensor during capture
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     pool = torch.cuda.graph_pool_handle()

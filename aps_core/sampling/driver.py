@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from aps_core.errors import InvalidSpec, SamplingCancelled
-from aps_core.numerics.likelihood import Likelihood, MeasurementLikelihood
-from aps_core.numerics.steepest_descent import steepest_step
-from aps_core.sampling.inner_watch import InnerWatch
-from aps_core.sampling.views import View, denoised_in
+from aps_core.sampling.problem import Problem, Sampler, Step
 from aps_core.types import (
     MASK,
-    Denoised,
-    DenoisingPrior,
     Grid,
     InnerHook,
     Objective,
@@ -28,93 +21,6 @@ from aps_core.types import (
     StepHook,
     StepInfo,
 )
-
-if TYPE_CHECKING:
-    from aps_core.samplers.base import SamplerSpec, Step
-
-
-@dataclass(kw_only=True)
-class Problem:
-    """Input of a sampler: prior, objective, token grid and random generator."""
-
-    prior: Prior
-    objective: Objective
-    grid: Grid
-    generator: Generator
-    condition: str = ""
-    on_inner: InnerHook | None = None
-    graph: bool | None = None
-    """Whether inner loops use fixed shapes and, on CUDA, replay a CUDA graph. None: only on
-    CUDA.
-    """
-    prior_seconds: float = 0.0
-    """Wall time of the prior's forward passes in this reverse step."""
-
-    @cached_property
-    def whitened(self) -> Objective:
-        """The objective with noise that is not white taken for what it is."""
-        if isinstance(self.objective, MeasurementLikelihood):
-            return self.objective.whitened()
-        return self.objective
-
-    def logits(self, z_BL: Tensor, mask_fraction: float, guidance_scale: float) -> Tensor:
-        """The prior's logits (B, L, K) given the decided codes; ``mask_fraction`` in [0, 1]."""
-        started = _clock(z_BL.device)
-        logits_BLK = self.prior.logits(
-            z_BL,
-            grid=self.grid,
-            mask_fraction=mask_fraction,
-            condition=self.condition,
-            guidance_scale=guidance_scale,
-        )
-        self.prior_seconds += _clock(logits_BLK.device) - started
-        return logits_BLK
-
-    def denoised(self, estimate_BCHW: Tensor, objective: Objective, seen: View) -> Denoised:
-        """The answer of a denoising prior to an estimate, and to where an objective pulls it, in a
-        view.
-        """
-        assert isinstance(self.prior, DenoisingPrior)
-        pulled_BCHW = estimate_BCHW
-        if isinstance(objective, Likelihood):
-            pulled_BCHW = steepest_step(objective, estimate_BCHW)
-        started = _clock(estimate_BCHW.device)
-        answer = denoised_in(self.prior, seen, estimate_BCHW, pulled_BCHW)
-        self.prior_seconds += _clock(estimate_BCHW.device) - started
-        return answer
-
-    def decode(self, z_BL: Tensor) -> Tensor:
-        """Complete codes (B, L) to pictures (B, 3, H, W)."""
-        tokenizer = self.prior.tokenizer
-        return tokenizer.decode(tokenizer.codebook_KD[z_BL], self.grid)
-
-    def uniform(self, shape: torch.Size) -> Tensor:
-        """Random numbers in [0, 1) from the run's generator."""
-        return torch.rand(shape, generator=self.generator, device=self.generator.device)
-
-    def watch(self, step: int, total: int) -> InnerWatch:
-        """Reports the inner iterations of reverse step ``step`` (from 0) of ``total``."""
-        return InnerWatch(self.on_inner, step + 1, total)
-
-    def watch_beside(self, step: int, total: int, iteration: int, inner_steps: int) -> InnerWatch:
-        """For long work before or after the inner iterations: it can be canceled, and reports
-        ``iteration`` of ``inner_steps`` throughout.
-        """
-        hook = self.on_inner
-        if hook is None:
-            return self.watch(step, total)
-        return InnerWatch(
-            lambda info: hook(replace(info, iteration=iteration, inner_steps=inner_steps)),
-            step + 1,
-            total,
-        )
-
-
-def _clock(device: torch.device) -> float:
-    """Wall time in seconds after a CUDA device has finished its queued work."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter()
 
 
 class Unmeasured:
@@ -132,7 +38,7 @@ class Unmeasured:
 def sample(
     prior: Prior,
     objective: Objective | None,
-    sampler: SamplerSpec,
+    sampler: Sampler,
     *,
     grid: Grid,
     generator: Generator,
@@ -172,7 +78,6 @@ def sample(
         z_BL = torch.full((batch, grid[0] * grid[1]), MASK)
     elif not sampler.keeps_decided:
         raise InvalidSpec(f"The sampler '{sampler.type}' cannot keep decided tokens.")
-    z_BL = z_BL.to(generator.device)
     problem = Problem(
         prior=prior,
         objective=objective if objective is not None else Unmeasured(),
@@ -182,38 +87,51 @@ def sample(
         on_inner=on_inner,
         graph=graph,
     )
-    state = SamplerState(0, z_BL, generator.get_state())
-    if resume is not None:
-        generator.set_state(resume.generator_state)
-        carried = {name: tensor.to(z_BL.device) for name, tensor in resume.carried.items()}
-        state = SamplerState(
-            resume.step, resume.z_BL.to(z_BL.device), resume.generator_state, carried
-        )
+    z_BL = z_BL.to(generator.device)
+    state = _first_state(z_BL, generator, resume)
     with torch.no_grad():
         memory = sampler.init(problem, z_BL)
         while state.step < sampler.steps:
-            before, started = state, time.perf_counter()
-            problem.prior_seconds = 0.0
-            step = sampler.step(problem, memory, state)
-            state = SamplerState(
-                before.step + 1, step.z_BL, generator.get_state(), dict(step.carried)
-            )
-            if (
-                on_step is not None
-                and on_step(_info(problem, sampler, before, state, step, started)) is False
-            ):
-                raise SamplingCancelled(
-                    f"Stopped after reverse step {state.step} of {sampler.steps}."
-                )
-        x_BCHW = sampler.decoded(problem, state)
-        finished_BCHW, deviation_BHW = sampler.finish(problem, x_BCHW), sampler.deviation(state)
-        misfit_B = problem.objective(finished_BCHW)[1]
-        return Sample(state.z_BL, finished_BCHW, misfit_B, deviation_BHW)
+            state = _next_state(problem, sampler, memory, state, on_step)
+        x_BCHW = sampler.finish(problem, sampler.decoded(problem, state))
+        misfit_B = problem.objective(x_BCHW)[1]
+        return Sample(state.z_BL, x_BCHW, misfit_B, sampler.deviation(state))
+
+
+def _first_state(z_BL: Tensor, generator: Generator, resume: SamplerState | None) -> SamplerState:
+    """The state of a new run, or the one that a run resumes from, on the generator's device."""
+    if resume is None:
+        return SamplerState(0, z_BL, generator.get_state())
+    generator.set_state(resume.generator_state)
+    carried = {name: tensor.to(z_BL.device) for name, tensor in resume.carried.items()}
+    return SamplerState(resume.step, resume.z_BL.to(z_BL.device), resume.generator_state, carried)
+
+
+def _next_state(
+    problem: Problem,
+    sampler: Sampler,
+    memory: Any,
+    before: SamplerState,
+    on_step: StepHook | None,
+) -> SamplerState:
+    """Runs one reverse step and calls the step hook."""
+    started = time.perf_counter()
+    problem.prior_seconds = 0.0
+    step = sampler.step(problem, memory, before)
+    after = SamplerState(
+        before.step + 1, step.z_BL, problem.generator.get_state(), dict(step.carried)
+    )
+    if (
+        on_step is not None
+        and on_step(_info(problem, sampler, before, after, step, started)) is False
+    ):
+        raise SamplingCancelled(f"Stopped after reverse step {after.step} of {sampler.steps}.")
+    return after
 
 
 def _info(
     problem: Problem,
-    sampler: SamplerSpec,
+    sampler: Sampler,
     before: SamplerState,
     after: SamplerState,
     step: Step,

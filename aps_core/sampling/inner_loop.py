@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,10 +20,8 @@ from aps_core.errors import SamplingDiverged
 from aps_core.sampling.cuda_graph import captured
 from aps_core.sampling.inner_watch import UNWATCHED, InnerWatch
 from aps_core.sampling.regularisers import regularisers
+from aps_core.sampling.settings import InnerSettings
 from aps_core.types import MASK
-
-if TYPE_CHECKING:
-    from aps_core.samplers.aps import APSConfig
 
 WINDOW, MIN_STEPS, PLATEAU = 5, 10, 0.005
 """Adaptive stop: checked every ``WINDOW`` steps after the first ``MIN_STEPS``. A relative
@@ -35,7 +32,9 @@ Place = Callable[[Tensor], Tensor]
 """Inserts embeddings (N, D) of the masked tokens between those of the decided ones: (B, L, D)."""
 
 Evaluate = Callable[[Tensor, Place], tuple[Tensor, Tensor, Tensor]]
-"""Maps logits (N, K) to loss (B,), misfit (B,) and decoded picture (B, 3, H, W)."""
+"""Maps logits (N, K) or expected codes (N, D) of the masked tokens to loss (B,), misfit (B,) and
+decoded picture (B, 3, H, W).
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class InnerLoop:
         self,
         evaluate: Evaluate,
         codebook_KD: Tensor,
-        config: APSConfig,
+        config: InnerSettings,
         noise_floor: float,
         graph: bool | None = None,
     ) -> None:
@@ -132,7 +131,7 @@ class InnerStep:
     x_hat_BCHW: Tensor
 
     def __init__(
-        self, evaluate: Evaluate, codebook_KD: Tensor, config: APSConfig, fixed: bool
+        self, evaluate: Evaluate, codebook_KD: Tensor, config: InnerSettings, fixed: bool
     ) -> None:
         self.evaluate = evaluate
         self.codebook_KD = codebook_KD

@@ -1,9 +1,9 @@
-"""The classical estimate of blurred and reduced pictures: shrinkage in the cosine transform, in
-turn with fits to the measurement.
+"""Classical estimate of blurred and reduced pictures: shrinkage in the cosine transform alternates
+with fits to the measurement.
 
-Half-quadratic splitting, with the noise that :func:`aps_core.imaging.dct_shrinkage.shrunk` removes
-falling from round to round, as in BM3D-based deblurring (Danielyan, Katkovnik & Egiazarian 2012).
-Sharper than total variation.
+Half-quadratic splitting. The noise level that :func:`aps_core.imaging.dct_shrinkage.shrunk` removes
+falls from round to round, as in BM3D-based deblurring (Danielyan, Katkovnik & Egiazarian 2012).
+Results are sharper than with total variation.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from aps_core.numerics.steepest_descent import steepest_step
 
 ROUNDS = 12
 THRESHOLD = 3.0
-"""Of :func:`~aps_core.imaging.dct_shrinkage.shrunk`: errors of a fit are not white."""
+"""Threshold of :func:`~aps_core.imaging.dct_shrinkage.shrunk`, raised because errors of a fit are
+not white.
+"""
 FIRST_ERROR = 0.4
-"""Of the first round's picture, in [-1, 1] (standard deviation)."""
+"""Assumed error of the picture in the first round (standard deviation, pictures in [-1, 1])."""
 LAST_ERROR = 0.45
-"""Of the last round's, over the square root of the noise's standard deviation."""
+"""Assumed error in the last round, divided by the square root of the noise's standard deviation."""
 TRUST = 0.25
-"""Weight of a shrunk picture in the next fit, over that of independent pixels with its error."""
+"""Weight of the shrunk picture in the next fit, relative to independent pixels with that error."""
 
 
 def shrinkage_estimate(
@@ -39,12 +41,12 @@ def shrinkage_estimate(
     """Estimates pictures that were blurred or reduced.
 
     Args:
-        likelihood: of the measurement.
-        start_BCHW: pictures to start from, in [-1, 1].
+        likelihood: likelihood of the measurement.
+        start_BCHW: initial pictures in [-1, 1].
         sigma: standard deviation of the measurement's noise, > 0.
-        steps: evaluations of the likelihood in all, at most, but at least one a round.
-        watch: called after every one with its number, ``steps``, the loss and the estimate; it may
-            raise to cancel.
+        steps: maximum number of evaluations of the likelihood in total, but at least one per round.
+        watch: called after every evaluation with its number, ``steps``, the loss and the estimate;
+            it may raise to cancel.
 
     Returns:
         Pictures (B, 3, H, W) in [-1, 1].
@@ -76,13 +78,14 @@ def shrunk_in_rounds(
     root_sigma: float | Tensor,
     fitted: Callable[[int, Tensor, float | Tensor], Tensor],
 ) -> Tensor:
-    """Pictures (B, 3, H, W) in [-1, 1] after all rounds.
+    """Runs all rounds and returns pictures (B, 3, H, W) in [-1, 1].
 
     Args:
-        x_BCHW: pictures to start from.
-        root_sigma: square root of the noise's standard deviation, one for all or one for each (B,).
-        fitted: from the number of the round, shrunk pictures, and the weight w of a precision of
-            each of their values: pictures of least negative log-likelihood + w/2 squared distance.
+        x_BCHW: initial pictures.
+        root_sigma: square root of the noise's standard deviation, one for all or one per picture
+            (B,).
+        fitted: maps the number of the round, shrunk pictures and a weight w to the pictures that
+            minimise the negative log-likelihood plus w/2 times the squared distance from them.
     """
     last = LAST_ERROR * root_sigma
     for number in range(ROUNDS):

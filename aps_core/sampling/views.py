@@ -1,36 +1,41 @@
-"""Views: the picture is moved, turned or mirrored before the prior sees it, differently each round.
+"""Views: shifts, transposes and mirrors the picture in every round before the prior sees it.
 
-A network's errors depend on how a picture lies on its squares of pixels, and on its orientation. If
-rounds differ in these, their errors average out, at no cost.
+A network's errors depend on the position of the picture relative to its pixel blocks, and on the
+orientation. Varying both from round to round averages the errors out at no cost.
 
-Shapes: M pixels of a transformed picture of h rows and w columns, N numbers of a pixel; see
+Shapes: M pixels of a transformed picture of h rows and w columns, N values per pixel; see
 :mod:`aps_core.types` for the others.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from aps_core._lazy import lazy_import
 from aps_core.types import Denoised, DenoisingPrior, Grid
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_import("torch")
 
 
 class View(NamedTuple):
-    """Transposed, then mirrored, then moved."""
+    """One transform: transposes, then mirrors, then shifts."""
 
     down: int = 0
-    """Pixels by which it is moved."""
+    """Shift in pixels."""
     right: int = 0
+    """Shift in pixels."""
     transposed: bool = False
     mirrored: tuple[int, ...] = ()
-    """Dimensions: -2 top to bottom, -1 left to right."""
+    """Flipped dimensions: -2 is top to bottom, -1 left to right."""
 
     def apply(self, x_BCHW: Tensor) -> Tensor:
-        """Pictures as the prior sees them (B, C, h, w); new pixels repeat the border."""
-        return F.pad(self._turned(x_BCHW), (self.right, 0, self.down, 0), mode="replicate")
+        """Transforms pictures (B, C, H, W) to (B, C, h, w); new pixels repeat the border."""
+        margins = self.right, 0, self.down, 0
+        return torch.nn.functional.pad(self._turned(x_BCHW), margins, mode="replicate")
 
     def undo(self, x_BChw: Tensor) -> Tensor:
         """Undoes :meth:`apply`."""
@@ -38,23 +43,23 @@ class View(NamedTuple):
         return turned.mT if self.transposed else turned
 
     def undo_pixels(self, x_BMN: Tensor, grid: Grid) -> Tensor:
-        """Numbers of a transformed picture's pixels, (B, M, N), as those of its own (B, L, N)."""
+        """Maps values per transformed pixel (B, M, N) to values per original pixel (B, L, N)."""
         return self.undo(x_BMN.mT.unflatten(2, grid)).flatten(2).mT
 
     def _turned(self, x: Tensor) -> Tensor:
-        """Of rows and columns in the last dimensions."""
+        """Transposes and mirrors the last two dimensions."""
         return (x.mT if self.transposed else x).flip(self.mirrored)
 
 
 TURNS = ((False, ()), (False, (-2, -1)), (True, (-1,)), (True, (-2,)))
-"""Upright, upside down, and to both sides."""
+"""Upright, upside down, and turned to either side."""
 MOVES = ((0, 0), (2, 2), (1, 3), (3, 1))
-"""Within squares of four pixels, down and right."""
+"""Shifts down and right, within blocks of four pixels."""
 
 
 def view(done: int, rounds: int, turned: bool) -> View:
-    """That of the round after ``done`` others. The last one is not moved: squares of a reduced
-    picture's pixels then lie on the network's, as in its training.
+    """View of the round after ``done`` finished ones. The last round is not shifted, so that the
+    blocks of a reduced picture's pixels align with the network's, as in training.
     """
     move = MOVES[done % len(MOVES) if done + 1 < rounds else 0]
     return View(*move, *(TURNS[done % len(TURNS)] if turned else ()))
@@ -63,12 +68,12 @@ def view(done: int, rounds: int, turned: bool) -> View:
 def denoised_in(
     prior: DenoisingPrior, seen: View, estimate_BCHW: Tensor, pulled_BCHW: Tensor
 ) -> Denoised:
-    """What a prior says of pictures in a view, of their own pixels; see
+    """The prior's prediction in a view, mapped back to the pictures' own pixels; see
     :meth:`aps_core.types.DenoisingPrior.denoise`.
     """
     estimate_BChw = seen.apply(estimate_BCHW)
     shifted_grid = (estimate_BChw.shape[2], estimate_BChw.shape[3])
-    said = prior.denoise(estimate_BChw, seen.apply(pulled_BCHW))
-    numbers_BM3 = torch.stack([said.mean_BL, said.variance_BL, said.weight_BL], -1)
-    mean_BL, variance_BL, weight_BL = seen.undo_pixels(numbers_BM3, shifted_grid).unbind(-1)
-    return Denoised(mean_BL, variance_BL, seen.undo(said.colours_BCHW), weight_BL)
+    denoised = prior.denoise(estimate_BChw, seen.apply(pulled_BCHW))
+    values_BM3 = torch.stack([denoised.mean_BL, denoised.variance_BL, denoised.weight_BL], -1)
+    mean_BL, variance_BL, weight_BL = seen.undo_pixels(values_BM3, shifted_grid).unbind(-1)
+    return Denoised(mean_BL, variance_BL, seen.undo(denoised.colours_BCHW), weight_BL)

@@ -145,4 +145,15 @@ class GuideSpec(TaskSpec):
         assert isinstance(engine, TextEngine)  # ``resolved`` rejects other priors
         assert self.reward is not None  # filled in by ``resolved``
         rewards = [engine.text_reward(self.reward, chat_of(prompt)) for prompt in self.prompts]
-        return GuideRun(self, engine, context, BatchReward(tuple(rewards))).result()
+        run = GuideRun(
+            engine=engine,
+            context=context,
+            reward=BatchReward(tuple(rewards)),
+            prompts=self.prompts,
+            num_samples=self.num_samples,
+            runs=self.runs(),
+            sampler=self.sampler,
+            seed=self.seed,
+            stop=self.stop,
+        )
+        return run.result(self)

@@ -6,16 +6,19 @@ Shapes: B rows (K answers to every prompt), P prompt tokens, L answer tokens, S 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
+from aps_core.registry import Spec
 from aps_core.tasks.answers import Answer, Row, finished, partial_text, settled_text
 from aps_core.tasks.base import RunContext
 from aps_core.tasks.text_results import TextProgress, TextResult
-from aps_core.text.chat import chat_of
+from aps_core.text.chat import Chat, chat_of
+from aps_core.text.config import TextConfig
 from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.engines.engine import TextEngine
-    from aps_core.tasks.guide import GuideSpec
     from aps_core.text.aps import BatchReward
     from aps_core.text.reuse import Reuse
     from aps_core.text.sampling import TextStep
@@ -31,7 +33,7 @@ else:
     torch = lazy_import("torch")
 
 
-@dataclass
+@dataclass(kw_only=True)
 class GuideRun:
     """The runs of one job. A checkpoint holds the ids of finished runs, then of the current one.
 
@@ -39,10 +41,18 @@ class GuideRun:
     the left.
     """
 
-    spec: GuideSpec
     engine: TextEngine
     context: RunContext
     reward: BatchReward
+    prompts: Sequence[str | Chat]
+    num_samples: int
+    """Answers per prompt K."""
+    runs: Sequence[bool]
+    """For each run, whether it is guided."""
+    sampler: TextConfig
+    seed: int
+    stop: Sequence[str]
+    """An answer ends before the first of these texts."""
     started: float = field(default_factory=time.perf_counter)
     timing: dict[str, float] = field(default_factory=lambda: {"prior": 0.0, "sampling": 0.0})
     curve: list[float] = field(default_factory=list)
@@ -50,27 +60,26 @@ class GuideRun:
     """Work and error of reused keys and values by run, since the job's start or resumption."""
 
     def __post_init__(self) -> None:
-        spec, engine, resume = self.spec, self.engine, self.context.resume
-        prompts = [engine.prior.encode(chat_of(prompt)) for prompt in spec.prompts]
+        engine, resume = self.engine, self.context.resume
+        prompts = [engine.prior.encode(chat_of(prompt)) for prompt in self.prompts]
         width = max(len(ids) for ids in prompts)
         missing = [width - len(ids) for ids in prompts]
         padded = [
             [engine.prior.eos_id] * gap + ids for gap, ids in zip(missing, prompts, strict=True)
         ]
         seen = [[0] * gap + [1] * (width - gap) for gap in missing]
-        repeated = partial(torch.repeat_interleave, repeats=spec.num_samples, dim=0)
+        repeated = partial(torch.repeat_interleave, repeats=self.num_samples, dim=0)
         self.prompt_BP = repeated(torch.tensor(padded, device=engine.device))
         self.attention_BP = (
             repeated(torch.tensor(seen, device=engine.device)) if any(missing) else None
         )
-        self.runs = spec.runs()
         rows_NS = resume.z_BL.to(engine.device) if resume else self.prompt_BP[:0]
-        self.done = list(rows_NS.split(spec.rows))[:-1]
+        self.done = list(rows_NS.split(len(self.prompt_BP)))[:-1]
         self.first = len(self.done)
 
-    def result(self) -> TextResult:
-        """Samples the remaining runs and scores all answers."""
-        spec, context = self.spec, self.context
+    def result(self, spec: Spec) -> TextResult:
+        """Samples the remaining runs and scores all answers; ``spec`` is stored with them."""
+        context = self.context
         for number in range(len(self.done), len(self.runs)):
             self.done.append(self._sample(number))
         answers = [
@@ -99,20 +108,20 @@ class GuideRun:
         """Ids (B, S) of a run, from the checkpoint if that belongs to it."""
         from aps_core.text.aps import sample_text_aps
 
-        spec, resume, engine = self.spec, self.context.resume, self.engine
+        resume, engine = self.context.resume, self.engine
         state = None
         if resume is not None and number == self.first:
             state = SamplerState(
-                resume.step - number * spec.sampler.steps,
-                resume.z_BL[-spec.rows :],
+                resume.step - number * self.sampler.steps,
+                resume.z_BL[-len(self.prompt_BP) :],
                 resume.generator_state,
                 resume.carried,
             )
         return sample_text_aps(
             engine.prior,
             self.prompt_BP,
-            spec.sampler,
-            generator=torch.Generator(engine.device).manual_seed(spec.seed),
+            self.sampler,
+            generator=torch.Generator(engine.device).manual_seed(self.seed),
             reward=self.reward if self.runs[number] else None,
             attention_BP=self.attention_BP,
             on_step=self._on_step,
@@ -129,7 +138,7 @@ class GuideRun:
             self.reuse[len(self.done)] = info.reuse
         if self.context.on_step is None:
             return None
-        state, steps = info.state, self.spec.sampler.steps
+        state, steps = info.state, self.sampler.steps
         ids_BL: list[list[int]] = state.z_BL[:, self._width :].tolist()
         decided_BL: list[list[bool]] = info.decided_BS[:, self._width :].tolist()
         last = info.rewards_MB[-1] if info.rewards_MB else [None] * len(ids_BL)
@@ -147,7 +156,7 @@ class GuideRun:
                 fingerprint=self.context.fingerprint,
                 guided=self.runs[len(self.done)],
                 rows=[
-                    self._row(row // self.spec.num_samples, *each)
+                    self._row(row // self.num_samples, *each)
                     for row, each in enumerate(zip(ids_BL, decided_BL, last, strict=True))
                 ],
                 ids=ids_BL,
@@ -160,7 +169,7 @@ class GuideRun:
         decided = [place for place, new in enumerate(fresh) if new]
         return Row(
             text=partial_text(prior, ids),
-            settled=settled_text(prior, ids, self.spec.stop),
+            settled=settled_text(prior, ids, self.stop),
             decided=decided,
             pieces=[prior.tokenizer.decode([ids[place]]) for place in decided],
             reward=reward,
@@ -169,7 +178,7 @@ class GuideRun:
 
     def _answers(self, ids_BL: Tensor, guided: bool) -> list[Answer]:
         """Finished answers with their final rewards."""
-        ends = [finished(self.engine.prior, ids, self.spec.stop) for ids in ids_BL.tolist()]
+        ends = [finished(self.engine.prior, ids, self.stop) for ids in ids_BL.tolist()]
         kept_BL = torch.tensor([ids for _, ids, _, _ in ends], device=ids_BL.device)
         rewards: list[float] = self.reward.of(kept_BL, [text for text, *_ in ends]).tolist()
         return [
@@ -180,7 +189,7 @@ class GuideRun:
                 guided=guided,
                 tokens=tokens,
                 finish_reason=reason,
-                prompt=row // self.spec.num_samples,
+                prompt=row // self.num_samples,
             )
             for row, ((text, ids, tokens, reason), reward) in enumerate(
                 zip(ends, rewards, strict=True)
@@ -196,7 +205,7 @@ class GuideRun:
 
     def _notes(self) -> list[str]:
         total, native = (
-            self._width + self.spec.sampler.max_new_tokens,
+            self._width + self.sampler.max_new_tokens,
             self.engine.spec.native_length,
         )
         notes = []

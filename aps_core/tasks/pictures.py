@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 """A prompt that must not be empty."""
 
-PRIOR_PASSES = 2
-"""Cost of a reverse step's prior in inner steps: about what the embedded priors take."""
-
 
 class PictureTaskSpec(TaskSpec):
     """A task whose result is a picture."""
@@ -119,7 +116,7 @@ class PictureTaskSpec(TaskSpec):
         width, height = self.computed_size(image)
         prior, sampler = self.prior_spec(), self.settings()
         tokens = -(-width // prior.stride) * -(-height // prior.stride)
-        passes = sampler.steps * (sampler.decodes + PRIOR_PASSES) + sampler.extra_passes
+        passes = sampler.steps * (sampler.decodes + prior.passes_per_step) + sampler.extra_passes
         growth = prior.attention_share * (tokens / prior.native_tokens - 1)
         return tokens * self.num_samples, math.ceil(passes * (1 + growth))
 

@@ -20,10 +20,10 @@ from aps_core.priors.convolutional.network import (
     ConvolutionalNet,
     ConvolutionalPrior,
 )
-from aps_core.samplers.first_estimate import classical_estimate
 from aps_core.samplers.plug_and_play import AREA_WEIGHT, PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.sampling.brightness_fit import BrightnessFit
+from aps_core.sampling.first_estimate import classical_estimate
 from aps_core.sampling.inner_watch import InnerWatch
 from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 from aps_core.sampling.views import denoised_in, view

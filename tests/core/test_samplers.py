@@ -27,6 +27,7 @@ from aps_core.samplers.prior import PriorConfig, unmask
 from aps_core.samplers.sgdd import SGDDConfig, denoise, hamming_log_odds, metropolis_hastings
 from aps_core.samplers.svdd import SVDDConfig
 from aps_core.sampling import driver
+from aps_core.sampling.problem import Problem
 from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
 
@@ -49,9 +50,7 @@ def generator(seed=0):
 
 
 def problem(world):
-    return driver.Problem(
-        prior=world.prior, objective=world.objective, grid=GRID, generator=generator()
-    )
+    return Problem(prior=world.prior, objective=world.objective, grid=GRID, generator=generator())
 
 
 def draw(world, name, seed=0, **options):

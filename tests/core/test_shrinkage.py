@@ -17,8 +17,8 @@ from aps_core.operators.gaussian_blur import GaussianBlur
 from aps_core.operators.hdr import HDR
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
-from aps_core.samplers import first_estimate
-from aps_core.samplers.first_estimate import classical_estimate
+from aps_core.sampling import first_estimate
+from aps_core.sampling.first_estimate import classical_estimate
 from aps_core.sampling.shrinkage_estimate import shrinkage_estimate
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

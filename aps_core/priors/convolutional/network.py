@@ -32,19 +32,19 @@ from aps_core.tokenizers.pixels import (
 from aps_core.types import MASK, Denoised, Grid
 
 OUTPUTS = (16, 4, 1, 2, 1)
-"""Per token: logits of its brightness and of its two bits of colour; for an estimate, the logarithm
-of its error, in units of :data:`ERROR`, and the error of its colour differences, in units of
-:data:`COLOUR_ERROR`; and the logarithm of the weight of the answer. A continuous network has one
+"""Outputs per token: logits of its brightness and of its two bits of colour; for an estimate, the
+logarithm of its error, in units of :data:`ERROR`, and the error of its colour differences, in units
+of :data:`COLOUR_ERROR`; and the logarithm of the prediction's weight. A continuous network has one
 more: the error of the estimate's brightness, in units of :data:`SHIFT`.
 """
 ESTIMATE_INPUTS = 7
-"""Three colours of the estimate and three of the pulled one, and whether they are given."""
+"""Three channels each of the estimate and the pulled estimate, and whether they are given."""
 ERROR = 0.15
-"""Of an estimate in [-1, 1], for an untrained network (standard deviation)."""
+"""Error of an estimate in [-1, 1] that an untrained network predicts (standard deviation)."""
 SHIFT = 0.05
-"""Of the brightness of an estimate in [-1, 1]."""
+"""Unit of the predicted error of an estimate's brightness in [-1, 1]."""
 COLOUR_ERROR = 0.05
-"""Of colour differences."""
+"""Unit of the predicted error of colour differences in [-1, 1]."""
 FIRMEST = 5.0
 """Largest logarithm of a weight."""
 
@@ -61,10 +61,10 @@ class ConvolutionalConfig(BaseModel):
     """Side of the depthwise convolutions."""
     expansion: int = 3
     patch: int = 4
-    """Side of the squares of tokens that share one position of the network."""
+    """Side of the blocks of tokens that share one position of the network."""
     coarse_width: int = 256
     coarse_blocks: int = 0
-    """Blocks in the middle of the others, for which squares of four positions are one."""
+    """Residual blocks in the middle of the network that run at half its resolution."""
     continuous: bool = False
     """Whether an estimate's brightness is corrected by a shift with a normal error. Otherwise each
     pixel has a distribution over the 16 levels, which suits black on white.
@@ -72,12 +72,12 @@ class ConvolutionalConfig(BaseModel):
 
     @property
     def outputs(self) -> tuple[int, ...]:
-        """Numbers per token, see :data:`OUTPUTS`."""
+        """Channels per output of a token; see :data:`OUTPUTS`."""
         return (*OUTPUTS, 1) if self.continuous else OUTPUTS
 
 
 class Answer(NamedTuple):
-    """What the network says of all pixels, in float32."""
+    """Prediction of all pixels, in float32."""
 
     y_BLY: Tensor
     """Logits of brightness."""
@@ -90,11 +90,11 @@ class Answer(NamedTuple):
     colours_BCHW: Tensor
     """The estimates without their brightness; where one is given, corrected."""
     weight_BL: Tensor
-    """How firmly brightness holds; 1 without an estimate."""
+    """Weight > 0 of a pixel's divergence in a fit; 1 without an estimate."""
 
 
 class ConvolutionalNet(nn.Module):
-    """What is known of every token to logits."""
+    """Maps decided tokens and estimates to a prediction of every pixel."""
 
     def __init__(self, config: ConvolutionalConfig) -> None:
         super().__init__()
@@ -115,8 +115,8 @@ class ConvolutionalNet(nn.Module):
         """Logits of codes (B, L, K) from the decided tokens alone; see :meth:`answer`."""
         nothing_BCHW = torch.zeros(len(z_BL), 3, *grid, device=z_BL.device)
         given_B = torch.zeros_like(z_BL[:, 0], dtype=torch.bool)
-        said = self.answer(z_BL, nothing_BCHW, nothing_BCHW, given_B, tokenizer, grid)
-        return of_codes(said.y_BLY, said.colour_BL4)
+        predicted = self.answer(z_BL, nothing_BCHW, nothing_BCHW, given_B, tokenizer, grid)
+        return of_codes(predicted.y_BLY, predicted.colour_BL4)
 
     def answer(
         self,
@@ -127,17 +127,17 @@ class ConvolutionalNet(nn.Module):
         tokenizer: PixelTokenizer,
         grid: Grid,
     ) -> Answer:
-        """What is known of all pixels, from the decided tokens and estimates of the pictures.
+        """Predicts all pixels from the decided tokens and estimates of the pictures.
 
-        Bayes' rule gives what a pixel's own estimate says of its brightness; the network what the
-        others say, and how far its own may be wrong.
+        Bayes' rule combines a pixel's own estimate with the network's prediction from the other
+        pixels; the network also predicts the error of the estimate.
 
         Args:
             z_BL: codes, or ``MASK`` where undecided.
             estimate_BCHW: the estimates, in [-1, 1].
-            pulled_BCHW: what the measurements would make of them, in [-1, 1].
-            given_B: for which pictures both are given.
-            tokenizer: of the codes.
+            pulled_BCHW: the estimates after a steepest-descent step, in [-1, 1].
+            given_B: True for pictures with both estimates.
+            tokenizer: tokenizer of the codes.
             grid: rows and columns of the tokens, any number.
         """
         decided_BL = z_BL != MASK
@@ -146,12 +146,12 @@ class ConvolutionalNet(nn.Module):
         seen_B6HW = torch.cat([estimate_BCHW, pulled_BCHW], 1)
         seen_BL6 = seen_B6HW.flatten(2).transpose(1, 2) * given_BL1
         known_BLI = torch.cat([code_BLD, decided_BL[..., None], seen_BL6, given_BL1], -1)
-        said_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
-        said_BLY, said_BL4, judged_BL1, colour_BL2, firm_BL1, *shift = said_BLO.split(
+        output_BLO: Tensor = self(known_BLI.to(self.embed.weight.dtype), grid).float()
+        levels_BLY, bits_BL4, judged_BL1, colour_BL2, firm_BL1, *shift = output_BLO.split(
             self.config.outputs, -1
         )
         error_BL = ERROR * judged_BL1[..., 0].clamp(-4, 3).exp()
-        y_BLY = said_BLY + tokenizer.log_likelihood(estimate_BCHW, error_BL) * given_BL1
+        y_BLY = levels_BLY + tokenizer.log_likelihood(estimate_BCHW, error_BL) * given_BL1
         changed_BL2 = COLOUR_ERROR * colour_BL2 * given_BL1
         colour_B2HW = changed_BL2.transpose(1, 2).unflatten(2, grid)
         weight_BL = (firm_BL1 * given_BL1)[..., 0].clamp(-FIRMEST, FIRMEST).exp()
@@ -163,7 +163,7 @@ class ConvolutionalNet(nn.Module):
         colours_BCHW = tokenizer.colours(estimate_BCHW, colour_B2HW)
         return Answer(
             y_BLY=y_BLY,
-            colour_BL4=said_BL4,
+            colour_BL4=bits_BL4,
             mean_BL=mean_BL,
             variance_BL=variance_BL,
             colours_BCHW=colours_BCHW,
@@ -174,7 +174,7 @@ class ConvolutionalNet(nn.Module):
         """Outputs (B, L, O) from the inputs of all tokens."""
         (rows, columns), patch = grid, self.config.patch
         known_BIhw = known_BLI.transpose(1, 2).unflatten(2, grid)
-        # beyond the picture its border goes on, because training has only pictures of full squares
+        # the border is repeated, because training has only pictures of whole blocks
         side = 2 * patch if self.coarse else patch
         known_BIhw = F.pad(known_BIhw, (0, -columns % side, 0, -rows % side), mode="replicate")
         h = self.embed(F.pixel_unshuffle(known_BIhw, patch).permute(0, 2, 3, 1).contiguous())
@@ -182,8 +182,8 @@ class ConvolutionalNet(nn.Module):
             if self.coarse and i == len(self.blocks) // 2:
                 h = self.coarse(h)
             h = block(h)
-        said_BOhw = F.pixel_shuffle(self.head(self.norm(h)).permute(0, 3, 1, 2), patch)
-        return said_BOhw[:, :, :rows, :columns].flatten(2).transpose(1, 2)
+        output_BOhw = F.pixel_shuffle(self.head(self.norm(h)).permute(0, 3, 1, 2), patch)
+        return output_BOhw[:, :, :rows, :columns].flatten(2).transpose(1, 2)
 
 
 class ConvolutionalPrior:
@@ -208,15 +208,17 @@ class ConvolutionalPrior:
 
     @torch.no_grad()
     def denoise(self, estimate_BCHW: Tensor, pulled_BCHW: Tensor) -> Denoised:
-        """In float32, of pictures of any size. No token is decided."""
+        """Predicts pictures of any size in float32, with no token decided."""
         rows, columns = estimate_BCHW.shape[2:]
         shape, device = (len(estimate_BCHW), rows * columns), estimate_BCHW.device
         nothing_BL = torch.full(shape, MASK, device=device)
         all_B = torch.ones(shape[0], dtype=torch.bool, device=device)
-        said = self.net.answer(
+        predicted = self.net.answer(
             nothing_BL, estimate_BCHW, pulled_BCHW, all_B, self.tokenizer, (rows, columns)
         )
-        return Denoised(said.mean_BL, said.variance_BL, said.colours_BCHW, said.weight_BL)
+        return Denoised(
+            predicted.mean_BL, predicted.variance_BL, predicted.colours_BCHW, predicted.weight_BL
+        )
 
 
 def load_convolutional(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from aps_core.checkpoints.files import EMBEDDED
 from aps_core.priors.base import TextModels, TextPriorSpec
+from aps_core.runtime.precision import fast_dtype
 from aps_core.text.rewards import RewardSpec, SequenceClassifierReward
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ class EmbeddedTextPrior(TextPriorSpec):
     def load(self, device: torch.device) -> TextModels:
         """Loads language model and reward model from the package."""
         from aps_core.priors.dream.network import load_dream
-        from aps_core.runtime.precision import fast_dtype
         from aps_core.text.rewards.loading import load_reward
 
         dtype = fast_dtype(device)
