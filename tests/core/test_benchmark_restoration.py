@@ -1,4 +1,4 @@
-"""Energy from the processor's counters, on a folder laid out as Linux shows them."""
+"""What a restoration costs: time, memory, and energy from the processor's counters."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.energy import Counters
+from benchmarks.restoration import PHOTO, Job, alone
 
 
 def zone(folder: Path, name: str, energy: int, kind: str = "package-0") -> None:
@@ -33,3 +34,9 @@ def test_packages_are_added_and_their_parts_are_not(tmp_path: Path) -> None:
 
 def test_a_machine_without_counters_has_no_figure(tmp_path: Path) -> None:
     assert Counters.now(tmp_path) is None
+
+
+def test_a_job_in_a_process_of_its_own_reports_time_and_memory() -> None:
+    found = alone(Job("embedded_documents", "fast", 32), PHOTO, "avx2", threads=1)
+    assert found["cpu_seconds"] > 0
+    assert 100 < found["peak_mib"] < 4000
