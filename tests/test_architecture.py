@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -44,7 +45,7 @@ FORBIDDEN = {
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
 PACKAGES = ("aps_core", "aps_contract", "aps_cli", "aps_client", "service", "worker")
-FOLDERS = (*PACKAGES, "benchmarks", "training", "examples", "scripts")
+FOLDERS = (*PACKAGES, "benchmarks", "research", "training", "examples", "scripts")
 MAX_LINES = 300
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -196,6 +197,31 @@ def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
                 if name.startswith(("aps_core.tasks", "aps_core.runtime", "aps_core.evaluation"))
             }
             assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
+def test_nothing_depends_on_a_study() -> None:
+    own = ("research", "tests/research")
+    for path in (path for folder in (*FOLDERS, "tests") for path in sources(folder)):
+        place = path.relative_to(ROOT)
+        if not place.as_posix().startswith(own):
+            wrong = {name for name in imports(path) if name.split(".")[0] == "research"}
+            assert not wrong, f"{place} imports {wrong}"
+
+
+def test_every_study_says_when_its_result_was_made_and_when_it_may_go() -> None:
+    folders = {path for path in (ROOT / "research").iterdir() if path.is_dir()}
+    studies = {path for path in folders if path.name not in ("common", "__pycache__")}
+    assert studies
+    for folder in studies:
+        page = (folder / "README.md").read_text()
+        for line in (
+            r"^\*\*Question\.\*\* ",
+            r"^\*\*Decided\.\*\* ",
+            r"^```sh$",
+            r"^\*\*Result of\*\* \d{4}-\d\d-\d\d",
+            r"^\*\*May go\*\* once ",
+        ):
+            assert re.search(line, page, re.MULTILINE), f"{folder.name} lacks {line}"
 
 
 def test_files_stay_short() -> None:

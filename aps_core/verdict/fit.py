@@ -33,7 +33,7 @@ Verdict = Literal["agrees", "undecided", "disagrees"]
 
 EXPLAINS, FAILS = 2.4, 2.8
 """Largest misfit of the fitted picture in any band of frequencies with which an operator explains
-the upload, and smallest with which it does not; chosen with ``benchmarks/fit_verdict.py``.
+the upload, and smallest with which it does not; chosen with ``research/fit_verdict/calibrate.py``.
 """
 REACHES = 2.0
 """Largest misfit of a result, relative to noise and tokenizer error together, that agrees."""

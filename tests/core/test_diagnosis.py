@@ -1,6 +1,6 @@
 """Diagnosis: features against closed forms, families of blur, compression, missing pixels.
 
-``benchmarks/diagnosis.py`` measures errors and calibration on all withheld pictures.
+``research/diagnosis/simulated.py`` measures errors and calibration on all withheld pictures.
 """
 
 import io

@@ -25,7 +25,7 @@ SLIGHTLY, ROUNDED_UP = 1.5, 1.15
 WIDEST = 3.0
 """Standard deviation of an estimated blur in pixels above which a picture is restored at a reduced
 size. Of wider blurs the small errors of the estimate become waves and false strokes. Simulated ones
-are 0.4 dB worse, in 40 % of the time (``benchmarks/wide_blurs.py``).
+are 0.4 dB worse, in 40 % of the time (``research/wide_blurs/compare.py``).
 """
 WORTHWHILE = 0.8
 """Greatest scale for which a picture is reduced."""

@@ -185,7 +185,7 @@ class UnknownBlur(UnknownOperator):
     def _near_diagnosis(self, diagnosis: Diagnosis, blur: OperatorSpec, search: Search) -> Found:
         """The diagnosed blur of a page or screen, measured more closely if the spectrum confirms
         it. The spectrum of letters does not fall as that of photographs: a search that looks
-        farther ends at wrong sizes (``benchmarks/blind.py``).
+        farther ends at wrong sizes (``research/blind/compare.py``).
         """
         from aps_core.identify.blind.refine import refined
         from aps_core.identify.diagnosis.found import Found
@@ -252,7 +252,7 @@ class BlindBlur(UnknownBlur):
 
 def shape_is_searched(diagnosis: Diagnosis) -> bool:
     """Whether 'free_kernel' looks for the blur's shape. Not on a photograph that is not shaken: the
-    evidence of edges finds kernels even in sharp ones (``benchmarks/clean_kernels.py``).
+    evidence of edges finds kernels even in sharp ones (``research/free_kernels/sharp.py``).
     """
     return diagnosis.shows_document or diagnosis.shaken
 
