@@ -22,7 +22,7 @@ from aps_core.identify.blind.families import FAMILIES, Name, Parameters
 from aps_core.identify.blind.photograph import most_detailed
 from aps_core.identify.diagnosis import examine
 from aps_core.identify.kinds.blind_blur import BlindBlur, first_guess
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.imaging.total_variation import WEIGHT, total_variation_estimate

@@ -24,7 +24,7 @@ from PIL import Image
 from aps_core.identify.blind.families import FAMILIES, Parameters
 from aps_core.identify.diagnosis import examine
 from aps_core.identify.kinds.auto import Auto
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from research.common.arguments import parser_of

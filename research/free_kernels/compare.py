@@ -47,7 +47,7 @@ from aps_core.identify.blind.kernel_search import kernel_of
 from aps_core.identify.blind.photograph import examined, most_detailed
 from aps_core.identify.diagnosis import examine
 from aps_core.identify.kinds.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.objectives.measurement import MeasurementObjective

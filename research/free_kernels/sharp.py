@@ -22,7 +22,7 @@ from aps_core.identify.blind.kernel import deviation
 from aps_core.identify.blind.kernel_search import KernelEstimate, kernel_of
 from aps_core.identify.diagnosis import examine
 from aps_core.identify.kinds.blind_blur import UNGUIDED, BlindBlur, shape_is_searched
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.operators.base import OperatorSpec
 from aps_core.operators.gaussian_blur import GaussianBlur

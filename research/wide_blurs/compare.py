@@ -27,7 +27,7 @@ from aps_core.evaluation.metrics import psnr
 from aps_core.evaluation.tables import markdown, mean
 from aps_core.identify.diagnosis.propose import resolved_side
 from aps_core.identify.kinds.auto import Auto
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.runtime.process import be_reproducible

@@ -12,7 +12,7 @@ from torch import Tensor
 from aps_core import Measurement, restore
 from aps_core.engines.engine import ImageEngine
 from aps_core.identify.kinds.auto import Auto
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.compose import AVERAGED, STORED, Compose, as_stored

@@ -28,7 +28,7 @@ from aps_core.identify.diagnosis.report import Finding
 from aps_core.identify.kinds.auto import Auto
 from aps_core.identify.kinds.blind import Blind
 from aps_core.identify.kinds.blind_blur import BlindBlur
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec

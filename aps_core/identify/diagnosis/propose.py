@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aps_core.identify.blind.families import FAMILIES
 from aps_core.identify.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
 from aps_core.operators.jpeg import averaged
 
@@ -50,7 +51,6 @@ def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | N
         operator: in JSON, with lengths in pixels of the picture.
         size: width and height of the picture.
     """
-    from aps_core.identify.blind.families import FAMILIES
 
     stages = operator.get("stages", [operator])
     if any(stage["type"] == "super_resolution" for stage in stages):
