@@ -187,18 +187,6 @@ def test_the_client_loads_neither_service_nor_redis_nor_torch() -> None:
     assert not {"service", "redis", "fsspec", "torch", "celery", "fastapi"} & loaded
 
 
-def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
-    lower = "samplers", "losses", "style_measures", "sampling", "operators", "adapters", "imaging"
-    for folder in lower:
-        for path in sources(f"aps_core/{folder}"):
-            wrong = {
-                name
-                for name in imports(path)
-                if name.startswith(("aps_core.tasks", "aps_core.runtime", "aps_core.evaluation"))
-            }
-            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
-
-
 def test_nothing_depends_on_a_study() -> None:
     own = ("research", "tests/research")
     for path in (path for folder in (*FOLDERS, "tests") for path in sources(folder)):
