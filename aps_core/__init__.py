@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from aps_core.losses.measurement import MeasurementLoss
     from aps_core.operators import Bound, OperatorSpec
     from aps_core.priors import ImagePriorSpec, PriorSpec, TextPriorSpec
-    from aps_core.restore.measurement import Measurement
-    from aps_core.restore.restoring import Restoration, load_prior, restore
+    from aps_core.restoration.library import load_prior, restore
+    from aps_core.restoration.measurement import Measurement
+    from aps_core.restoration.result import Restoration
     from aps_core.samplers import SamplerSpec
     from aps_core.samplers.aps import APSConfig
     from aps_core.samplers.g2d2 import G2D2Config
@@ -51,10 +52,11 @@ _HOMES = {
     "verdict.fit": ["Fit"],
     "losses": ["LossSpec"],
     "losses.measurement": ["MeasurementLoss"],
-    "restore.measurement": ["Measurement"],
+    "restoration.measurement": ["Measurement"],
     "operators": ["Bound", "OperatorSpec"],
     "priors": ["ImagePriorSpec", "PriorSpec", "TextPriorSpec"],
-    "restore.restoring": ["Restoration", "load_prior", "restore"],
+    "restoration.library": ["load_prior", "restore"],
+    "restoration.result": ["Restoration"],
     "samplers": ["SamplerSpec"],
     "samplers.aps": ["APSConfig"],
     "samplers.g2d2": ["G2D2Config"],

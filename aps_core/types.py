@@ -22,6 +22,9 @@ MASK = -1
 
 Grid = tuple[int, int]
 
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
 
 class Tokenizer(Protocol):
     """Maps pictures to codes and back; the decoder is differentiable and its weights are frozen."""
@@ -228,6 +231,8 @@ class StepInfo:
     """Wall time of this step in seconds."""
     prior_seconds: float
     """Part of ``seconds`` spent in the prior's forward passes."""
+    noise_floor: float = 0.0
+    """Misfit expected of the true picture; 0 if unknown."""
 
     def showing(self, change: Callable[[Tensor], Tensor]) -> StepInfo:
         """Returns a copy with ``change`` applied to the estimate."""

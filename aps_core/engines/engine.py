@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
@@ -21,20 +22,21 @@ from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.perceptual import perceptual_features
 from aps_core.operators import Bound
 from aps_core.priors import ImagePriorSpec, PriorSpec, TextModels, TextPriorSpec
+from aps_core.priors.base import Preset
 from aps_core.runtime.precision import fast_dtype
+from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
 from aps_core.sampling import driver
 from aps_core.style_measures.base import Network
-from aps_core.text.aps import TextReward, sample_text_aps
 from aps_core.text.chat import Chat, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
-from aps_core.text.rewards.loading import load_reward
-from aps_core.text.rewards.network import Kind, RewardNetwork
 from aps_core.types import BoundOperator, Features, Grid, Objective, Prior
 
 if TYPE_CHECKING:
     from aps_core.numerics.likelihood import Noise
+    from aps_core.text.aps import TextReward
+    from aps_core.text.rewards.network import Kind, RewardNetwork
 
 CANARY_STEPS = 3
 """Reverse steps of the run that measures a device's speed."""
@@ -173,6 +175,38 @@ class ImageEngine(Engine):
         return _steady(seconds) / (inner * grid[0] * grid[1])
 
 
+class GivenPrior(ImagePriorSpec):
+    """Stands for a prior that a caller of the library brings: nothing is known of it but what it
+    computes.
+    """
+
+    native_size = (0, 0)
+    stride = 1
+
+    @classmethod
+    def recommended_for(
+        cls,
+        sampler: builtins.type[SamplerSpec],
+        changes: Mapping[str, Any] | None = None,
+        preset: Preset = "balanced",
+    ) -> dict[str, Any]:
+        """Nothing: samplers keep their own defaults."""
+        return {}
+
+    @classmethod
+    def samplers(cls) -> list[str]:
+        """All; those that need a denoiser ask the prior itself."""
+        return list(SamplerSpec.family)
+
+    def token_bytes(self, device: str) -> int:
+        """Unknown."""
+        return 0
+
+    def load(self, device: torch.device) -> Prior:
+        """Always fails: the caller has loaded it."""
+        raise InvalidSpec("A prior of the caller is not loaded by name.")
+
+
 class TextEngine(Engine):
     """A prior over text and its reward model."""
 
@@ -191,6 +225,8 @@ class TextEngine(Engine):
             InvalidSpec: it is a language model where a classifier is needed, or the reverse.
             WeightsMissing, WeightsInvalid: its files are absent or damaged.
         """
+        from aps_core.text.rewards.loading import load_reward
+
         model = self._own.get(reward.kind, self.reward)
         if reward.model is not None and reward.model not in self.spec.weights:
             if (key := (reward.model, reward.kind)) not in self._others:
@@ -210,10 +246,14 @@ class TextEngine(Engine):
 
     def text_reward(self, reward: RewardSpec, chat: Chat) -> TextReward:
         """A job's reward; raises as :meth:`reward_model`."""
+        from aps_core.text.aps import TextReward
+
         return TextReward(self.reward_model(reward), reward, chat)
 
     def seconds_per_token(self) -> float:
         """Seconds per answer token of one guided reverse step with the paper's M = 3."""
+        from aps_core.text.aps import sample_text_aps
+
         config = TextConfig(max_new_tokens=32, steps=CANARY_STEPS)
         times = [time.perf_counter()]
         sample_text_aps(

@@ -13,7 +13,7 @@ import copy
 import gc
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,9 +21,6 @@ from torch.utils.checkpoint import checkpoint
 
 from aps_core.engines.engine import Engine, ImageEngine
 from aps_core.types import Denoised, DenoisingPrior, Grid, Prior, Tokenizer
-
-if TYPE_CHECKING:
-    from aps_core.tasks.base import TaskSpec
 
 Fallback = Literal["free_cache", "split_batch", "recompute"]
 
@@ -53,12 +50,12 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def fallbacks(spec: TaskSpec, engine: Engine) -> Iterator[tuple[Fallback, Engine]]:
-    """Yields the fallbacks that apply to this task, each with the engine to continue with."""
+def fallbacks(engine: Engine, samples: int) -> Iterator[tuple[Fallback, Engine]]:
+    """Yields the fallbacks for a run with this many samples, each with its engine."""
     yield "free_cache", engine
     if not isinstance(engine, ImageEngine):
         return
-    if getattr(spec, "num_samples", 1) > 1:
+    if samples > 1:
         yield "split_batch", _per_sample(engine, recompute=False)
     if hasattr(engine.prior.tokenizer, "recomputing"):
         yield "recompute", _per_sample(engine, recompute=True)

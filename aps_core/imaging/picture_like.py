@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    PictureLike = Tensor | np.ndarray | Image.Image | str | PathLike[str]
+    PictureLike = Tensor | np.ndarray | Image.Image | images.Picture | str | PathLike[str]
 else:
     torch = lazy_import("torch")
+    PictureLike = Any
 
 
 LARGEST = 10.0
@@ -61,6 +62,8 @@ def opened(given: PictureLike | Sequence[PictureLike]) -> images.Picture | None:
     """
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 1:
         given = given[0]
+    if isinstance(given, images.Picture):
+        return given
     if isinstance(given, str | PathLike):
         return images.open_image(Path(given).read_bytes())
     if isinstance(given, np.ndarray) and given.dtype == np.uint8 and given.ndim < 4:
@@ -79,7 +82,7 @@ def eight_bit(given: PictureLike | Sequence[PictureLike]) -> bool:
         return any(map(eight_bit, given))
     if isinstance(given, np.ndarray):
         return given.dtype == np.uint8
-    return isinstance(given, str | PathLike | Image.Image)
+    return isinstance(given, str | PathLike | Image.Image | images.Picture)
 
 
 def batch(given: PictureLike | Sequence[PictureLike]) -> Tensor:

@@ -153,4 +153,5 @@ def _info(
         misfit=misfit,
         seconds=time.perf_counter() - started,
         prior_seconds=problem.prior_seconds,
+        noise_floor=problem.objective.noise_floor,
     )

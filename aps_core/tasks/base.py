@@ -22,17 +22,16 @@ from aps_core.identify.diagnosis.found import Found
 from aps_core.imaging.images import MaskCoverage, Picture, mask_coverage
 from aps_core.priors import PriorSpec
 from aps_core.registry import Spec
-from aps_core.tasks.progress import ProgressHook
+from aps_core.restoration.drawing import Hooks
+from aps_core.tasks.progress import PictureProgress, ProgressHook, TileProgress
 from aps_core.tasks.results import Result
-from aps_core.types import InnerHook, SamplerState
+from aps_core.types import InnerHook, SamplerState, Size, StepInfo
 
 if TYPE_CHECKING:
     from aps_core.engines.engine import Engine
+    from aps_core.types import Grid
 
 AnyPrior = TypeVar("AnyPrior", bound=PriorSpec)
-
-Size = tuple[int, int]
-"""Width and height in pixels."""
 
 Slot = Literal["image", "mask", "style", "kernel", "whole"]
 """Name of a picture in :class:`Inputs`."""
@@ -245,6 +244,26 @@ class RunContext:
     resume: SamplerState | None = None
     found: Found | None = None
     """How an unknown operator was identified; of a resumed run, before it stopped."""
+
+    def hooks(
+        self, grid: Grid, hidden: int = 0, *, tiled: bool = False, found: Found | None = None
+    ) -> Hooks:
+        """Hooks of a run that report its pictures to the task's.
+
+        Args:
+            grid: rows and columns of tokens, or of tiles.
+            hidden: rows and columns of tokens at every side that lie beyond the picture.
+            tiled: whether a step is a tile.
+            found: how an unknown operator was identified.
+        """
+
+        def report(info: StepInfo) -> bool | None:
+            if self.on_step is None:
+                return None
+            made = TileProgress if tiled else PictureProgress
+            return self.on_step(made.of(info, grid, hidden, self.fingerprint, found))
+
+        return Hooks(report, self.on_inner, self.resume)
 
 
 def validate_spec(data: dict[str, Any]) -> TaskSpec:

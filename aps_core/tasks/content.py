@@ -1,20 +1,12 @@
-"""What a picture shows: the prior that restores it, and the warning about letters."""
+"""The prior of a restoration that names none, by what its picture shows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from aps_core.priors import ImagePriorSpec, specialised_in
+from aps_core.priors import specialised_in
 from aps_core.priors.base import Content
-from aps_core.tasks.results import PictureResult
-
-TEXT_NOTE = (
-    "This seems to be a page or screen. Letters and digits of the result may be guesses, even where"
-    " they are sharp: check them against the original."
-)
-
 
 KEEPS_DEFAULT = ("prompt", "sampler")
 """Fields that, if given, leave the default prior: specialised ones do not read the first and may
@@ -65,11 +57,3 @@ def with_priors(spec: Mapping[str, Any], offered: Sequence[str]) -> list[dict[st
     photographs, documents = (specialised(document, spec, offered) for document in (False, True))
     given = [{"prior": photographs}, {}, {"prior": documents}]
     return [{**spec, **each} for each in given if each.get("prior", "") is not None]
-
-
-def warned(result: PictureResult, prior: ImagePriorSpec) -> PictureResult:
-    """The result with the warning about letters. A note says if ``prior`` is one for documents."""
-    notes = [*result.notes, TEXT_NOTE]
-    if prior.content == "documents":
-        notes.append(f"The prior '{prior.type}' was trained on pages and screens.")
-    return replace(result, text_notice=TEXT_NOTE, notes=notes)

@@ -20,13 +20,14 @@ from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import MaskCoverage
 from aps_core.imaging.resampling import resize
 from aps_core.operators.inpainting import Inpainting
+from aps_core.restoration.layout import check_mask_size
+from aps_core.restoration.plan import check_coverage
 from aps_core.samplers import SamplerSpec
-from aps_core.tasks.base import Inputs, RunContext, Size, Slot
-from aps_core.tasks.masks import check_coverage, check_mask_size, mask_slot, mask_source
+from aps_core.tasks.base import Inputs, RunContext, Slot
+from aps_core.tasks.masks import mask_slot, mask_source
 from aps_core.tasks.pictures import MeasuredTaskSpec, Prompt
-from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import MASK
+from aps_core.types import MASK, Size
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +132,6 @@ class EditSpec(MeasuredTaskSpec):
 
         engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-        job = Run(context)
         upload = inputs.picture()
         truth_CHW, known_HW = (x.to(engine.device) for x in self._canvas(inputs))
         width, height = self.sampled_size(upload.size)
@@ -144,22 +144,24 @@ class EditSpec(MeasuredTaskSpec):
         objective = engine.measurement_objective(operator, y_CHW, 0.0, self.loss)
         steps = min(self.sampler.steps, int((z_1L == MASK).sum()))  # at least one token per step
         spec = self.model_copy(update={"sampler": self.sampler.model_copy(update={"steps": steps})})
-        result = job.sample(
-            spec,
-            objective,
-            (height, width),
-            z_1L.expand(self.num_samples, -1),
-            lambda x: joined(x, y_CHW, seen_HW, feather),
+        result = replace(
+            spec.drawn(
+                objective,
+                (width, height),
+                context,
+                z_BL=z_1L.expand(self.num_samples, -1),
+                finish=lambda x: joined(x, y_CHW, seen_HW, feather),
+            ),
+            spec=self,
         )
         if (height, width) == known_HW.shape:
-            return replace(result, spec=self)
+            return result
         enlarged_BCHW = torch.stack(
             [resize(x, (known_HW.shape[0], known_HW.shape[1])) for x in result.pictures_BCHW]
         )
         pictures_BCHW = joined(enlarged_BCHW, truth_CHW, known_HW, self.feather).clamp(-1, 1)
         return replace(
             result,
-            spec=self,
             pictures_BCHW=pictures_BCHW,
             notes=[f"The new part was drawn at {width}x{height} pixels and enlarged."],
         )

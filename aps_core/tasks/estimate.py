@@ -13,8 +13,9 @@ from typing import Any
 from aps_core.errors import ImageTooLarge, InsufficientMemory, InvalidSpec, JobTooLong
 from aps_core.priors import PriorSpec
 from aps_core.runtime.durations import in_words
-from aps_core.tasks.base import Size, TaskSpec
+from aps_core.tasks.base import TaskSpec
 from aps_core.tasks.restore import RestoreSpec
+from aps_core.types import Size
 
 CPU_MAX_PIXELS = 512 * 512
 GPU_MAX_PIXELS = 2048 * 2048
@@ -224,7 +225,10 @@ def _in_tiles(
     side = min(2 * max(spec.prior_spec().native_size), math.isqrt(max_pixels))
     tiled = spec.model_copy(update={"tile": side})
     try:
-        tiling, seconds = tiled.tiling(image), estimate(tiled, image, seconds_per_token).seconds
+        tiling, seconds = (
+            tiled.layout(image).tiling,
+            estimate(tiled, image, seconds_per_token).seconds,
+        )
     except (InvalidSpec, ImageTooLarge):
         return ""
     if seconds > max_seconds:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field
@@ -11,10 +10,10 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec
 from aps_core.imaging.provenance import TRAINED
 from aps_core.samplers.prior import PriorConfig
-from aps_core.tasks.base import Inputs, RunContext, Size
+from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.pictures import PictureTaskSpec
-from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
+from aps_core.types import Size
 
 
 class GenerateSpec(PictureTaskSpec):
@@ -54,6 +53,4 @@ class GenerateSpec(PictureTaskSpec):
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """MaskGIT sampling as in MMaDA."""
-        width, height = self.output_size(None)
-        result = Run(context).sample(self, None, (height, width))
-        return replace(result, source_type=TRAINED)  # no pixel is copied from a picture
+        return self.drawn(None, self.output_size(None), context, source_type=TRAINED)

@@ -9,13 +9,14 @@ from pydantic import Field, StringConstraints, model_validator
 from aps_core.errors import InvalidSpec
 from aps_core.priors import TextPriorSpec
 from aps_core.registry import AnyOf
-from aps_core.tasks.base import Inputs, RunContext, Size, TaskSpec
+from aps_core.tasks.base import Inputs, RunContext, TaskSpec
 from aps_core.tasks.guide_run import GuideRun
 from aps_core.tasks.text_results import TextResult
 from aps_core.text.blocks import blocks_of
 from aps_core.text.chat import MAX_PROMPT, Chat, Message, Text, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import RewardSpec
+from aps_core.types import Size
 
 Messages = Annotated[tuple[Message, ...], Field(min_length=1, max_length=32)]
 Prompt = Annotated[

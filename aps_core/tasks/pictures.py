@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, StringConstraints
 
-from aps_core.errors import InvalidSpec
+from aps_core.imaging.provenance import COMPOSITE
 from aps_core.losses import LossSpec
 from aps_core.losses.measurement import MeasurementLoss
 from aps_core.priors import ImagePriorSpec
 from aps_core.priors.base import PRESETS, Preset
 from aps_core.registry import AnyOf
+from aps_core.restoration.drawing import draw
+from aps_core.restoration.settings import caveats, complete_loss, complete_sampler
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
-from aps_core.tasks.base import Size, TaskSpec
+from aps_core.tasks.base import RunContext, TaskSpec
+from aps_core.tasks.results import PictureResult
+from aps_core.types import Objective, Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Prompt = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 """A prompt that must not be empty."""
@@ -65,18 +72,7 @@ class PictureTaskSpec(TaskSpec):
             if "sampler" in self.model_fields_set
             else SamplerSpec.named(self.default_sampler()).model_validate({})
         )
-        working = self.prior_spec().samplers()
-        if sampler.type not in working:
-            raise InvalidSpec(
-                f"The sampler '{sampler.type}' needs a prior that is also a denoiser; with"
-                f" '{self.prior}' choose one of: {', '.join(sorted(working))}."
-            )
-        if sampler.model_fields_set >= type(sampler).model_fields.keys() - {"type"}:
-            return sampler  # nothing to recommend: this task is resolved
-        recommended = self.prior_spec().recommended_for(
-            type(sampler), self.own_settings(), self.preset
-        )
-        return sampler.with_recommended(recommended)
+        return complete_sampler(self.prior_spec(), sampler, self.preset, self.own_settings())
 
     def default_sampler(self) -> str:
         """Type of the sampler of a job that names none."""
@@ -124,6 +120,36 @@ class PictureTaskSpec(TaskSpec):
         growth = prior.attention_share * (tokens / prior.native_tokens - 1)
         return tokens * self.num_samples, math.ceil(passes * (1 + growth))
 
+    def drawn(
+        self,
+        objective: Objective | None,
+        size: Size,
+        context: RunContext,
+        *,
+        z_BL: Tensor | None = None,
+        finish: Callable[[Tensor], Tensor] | None = None,
+        source_type: str = COMPOSITE,
+    ) -> PictureResult:
+        """Draws the task's samples; arguments as of :func:`aps_core.restoration.drawing.draw`."""
+        from aps_core.engines.engine import ImageEngine
+
+        engine = context.engine
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
+        made = draw(
+            engine,
+            objective,
+            self.sampler,
+            size,
+            context.hooks(engine.grid(size[1], size[0])),
+            seed=self.seed,
+            batch=self.num_samples,
+            prompt=self.prompt,
+            z_BL=z_BL,
+            finish=finish,
+        )
+        about = {"spec": self, "fingerprint": context.fingerprint, "source_type": source_type}
+        return PictureResult.of(made, **about)
+
 
 class MeasuredTaskSpec(PictureTaskSpec):
     """A picture task whose samples must agree with a measurement."""
@@ -144,9 +170,8 @@ class MeasuredTaskSpec(PictureTaskSpec):
 
     def resolved(self) -> Self:
         """Fills in the settings of sampler and loss."""
-        loss: LossSpec = self.loss
-        recommended = self.prior_spec().recommended_loss.get(loss.type, {})
-        return super().resolved().model_copy(update={"loss": loss.with_recommended(recommended)})
+        loss = complete_loss(self.prior_spec(), self.loss)
+        return super().resolved().model_copy(update={"loss": loss})
 
     def settled(self) -> Self:
         """Fixes the loss's machine-dependent choices."""
@@ -155,5 +180,4 @@ class MeasuredTaskSpec(PictureTaskSpec):
 
     def caveats(self) -> list[str]:
         """Notes of the loss, and of a sampler that does not suit the prior."""
-        loss: LossSpec = self.loss
-        return [*loss.caveats(), *self.prior_spec().caveats(self.settings())]
+        return caveats(self.prior_spec(), self.settings(), self.loss)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from aps_core._lazy import lazy_import
 from aps_core.identify.diagnosis.found import Found
@@ -102,16 +102,31 @@ class PictureProgress(Progress):
     """Progress of a picture task."""
 
     info: StepInfo
-    picture_BCHW: Tensor
-    """Current estimate, cropped to the picture; values may exceed [-1, 1]."""
+    """Report of the step, with the estimate cropped to the picture; values may exceed [-1, 1]."""
     grid: Grid
-    noise_floor: float
     hidden: int = 0
     """Rows and columns of tokens at every side of the grid that lie beyond the picture."""
 
+    @classmethod
+    def of(
+        cls, info: StepInfo, grid: Grid, hidden: int, fingerprint: str, found: Found | None
+    ) -> Self:
+        """Progress from the report of a sampler."""
+        return cls(
+            state=info.state,
+            total=info.total,
+            seconds=info.seconds,
+            prior_seconds=info.prior_seconds,
+            fingerprint=fingerprint,
+            found=found,
+            info=info,
+            grid=grid,
+            hidden=hidden,
+        )
+
     @property
     def inner_steps(self) -> int:
-        """Decoder evaluations of this step."""
+        """Decoder evaluations of this step, or tile."""
         return len(self.info.loss_curve)
 
     def event(self) -> dict[str, Any]:
@@ -140,7 +155,7 @@ class PictureProgress(Progress):
         return {
             **super().event(),
             "misfit": info.misfit,
-            "noise_floor": self.noise_floor,
+            "noise_floor": info.noise_floor,
             "grid": tuple(anchors_hw.shape),
             "anchors": _indices(anchors_hw),
             "confidence": [float(f"{score:.3g}") for score in scores_hw[anchors_hw].tolist()],
@@ -150,33 +165,22 @@ class PictureProgress(Progress):
 
     def preview(self) -> bytes:
         """JPEG of the first sample."""
-        return encode_jpeg(self.picture_BCHW[0], quality=80)
+        return encode_jpeg(self.info.x_hat_BCHW[0], quality=80)
 
 
 @dataclass(frozen=True)
-class TileProgress(Progress):
-    """Progress of a tiled restoration after a tile."""
-
-    inner: int
-    misfit: float
-    noise_floor: float
-    grid: tuple[int, int]
-    """Rows and columns of tiles."""
-    canvas_BCHW: Tensor
-    """The picture so far."""
-
-    @property
-    def inner_steps(self) -> int:
-        """Decoder evaluations of this tile."""
-        return self.inner
+class TileProgress(PictureProgress):
+    """Progress of a tiled restoration after a tile: ``grid`` counts tiles, and the estimate is the
+    picture so far.
+    """
 
     def event(self) -> dict[str, Any]:
         """As for a whole picture, with tiles in place of tokens and without their confidence."""
         return {
-            **super().event(),
+            **Progress.event(self),
             "tiled": True,
-            "misfit": self.misfit,
-            "noise_floor": self.noise_floor,
+            "misfit": self.info.misfit,
+            "noise_floor": self.info.noise_floor,
             "grid": self.grid,
             "anchors": [self.step - 1],
             "loss_curve": [],
@@ -184,7 +188,7 @@ class TileProgress(Progress):
 
     def preview(self) -> bytes:
         """JPEG of the first sample, reduced; grey where it is not restored yet."""
-        return small_preview(self.canvas_BCHW)
+        return small_preview(self.info.x_hat_BCHW)
 
 
 def small_preview(picture_BCHW: Tensor) -> bytes:

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from aps_core.errors import ImageTooLarge, InvalidSpec, about
-from aps_core.identify.diagnosis.found import Found
+from aps_core.errors import InvalidSpec, about
 from aps_core.identify.kinds.unknown import UnknownOperator
-from aps_core.imaging import noise
-from aps_core.imaging.images import MAX_PIXELS, MaskCoverage, Picture
-from aps_core.imaging.tiling import Tiling
+from aps_core.imaging.images import MaskCoverage, Picture
 from aps_core.operators import AnyOperator, OperatorSpec
 from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
-from aps_core.tasks.base import Inputs, RunContext, Size, Slot, check_part
-from aps_core.tasks.content import KEEPS_DEFAULT, warned
-from aps_core.tasks.masks import check_coverage, check_mask_size, mask_slot
+from aps_core.restoration.layout import Layout
+from aps_core.restoration.measurement import Measurement
+from aps_core.restoration.plan import Plan, Settings, check_coverage, plan, stored
+from aps_core.tasks.base import Inputs, RunContext, Slot, check_part
+from aps_core.tasks.content import KEEPS_DEFAULT
+from aps_core.tasks.masks import mask_slot
 from aps_core.tasks.pictures import MeasuredTaskSpec
 from aps_core.tasks.results import PictureResult
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-
-MARGIN, FADE = 8, 16
-"""Pixels cut off at a tile's sides, where the prior sees less context, and of a crossfade."""
+from aps_core.types import Size
 
 Sigma = Annotated[float, Field(ge=0, le=1)] | Literal["auto"]
 
@@ -99,68 +92,32 @@ class RestoreSpec(MeasuredTaskSpec):
         """Weights needed by operator and loss."""
         return *self.operator.checkpoints, *super().checkpoints
 
+    def layout(self, image: Size | None) -> Layout:
+        """Sizes of the restoration of an upload of width and height ``image``."""
+        return self._drawing().layout(self.operator, _given(image), self.prior_spec().stride)
+
     def output_size(self, image: Size | None) -> Size:
-        """Size of the restored picture for an upload of size ``image`` (width, height)."""
-        width, height = self.measurement_size(_given(image))
-        _, out_height, out_width = self.operator.image_shape((3, height, width))
-        return out_width, out_height
-
-    def tiling(self, image: Size | None) -> Tiling | None:
-        """The tiles for an upload of size ``image``; None if the picture is restored as a whole.
-
-        Raises:
-            InvalidSpec: the operator cannot be applied to tiles, or needs larger ones.
-            ImageTooLarge: the samples exceed the pixels that are kept in memory.
-        """
-        width, height = self.output_size(image)
-        if self.tile is None or max(width, height) <= self.tile:
-            return None
-        support = self.working_operator(_given(image)).support
-        if support is None:
-            raise InvalidSpec(
-                f"Operator '{self.operator.type}' differs from place to place, so the picture"
-                " cannot be restored in tiles; leave 'tile' out and set 'working_size'."
-            )
-        if width * height * self.num_samples > MAX_PIXELS:
-            raise ImageTooLarge(
-                f"All samples together would have {width * height * self.num_samples:,} pixels; at"
-                f" most {MAX_PIXELS:,} are restored in tiles. Set a smaller 'working_size'."
-            )
-        more = 2 * self.beyond(_given(image))
-        return Tiling(
-            width + more,
-            height + more,
-            tile=self.tile,
-            margin=max(support.margin, MARGIN),
-            fade=FADE,
-            grid=support.grid,
-        )
+        """Size of the restored picture."""
+        return self.layout(image).picture
 
     def sampled_size(self, image: Size | None) -> Size:
         """The largest tile, or the whole picture."""
-        tiling = self.tiling(image)
-        return self.output_size(image) if tiling is None else tiling.largest
-
-    def beyond(self, image: Size, kernel: Picture | None = None) -> int:
-        """Pixels that are restored beyond every border, and cut off in the end: some of what a blur
-        left near a border of the upload came from there. 0 without a blur.
-        """
-        if not self.settings().beyond_borders:
-            return 0
-        return self.working_operator(image, kernel).beyond(self.prior_spec().stride)
+        return self.layout(image).sampled
 
     def computed_size(self, image: Size | None) -> Size:
         """Includes what is restored beyond the borders."""
-        if (tiling := self.tiling(image)) is not None:
-            return tiling.largest
-        (width, height), more = self.output_size(image), 2 * self.beyond(_given(image))
-        return width + more, height + more
+        return self.layout(image).computed
+
+    def reduced_size(self, image: Size | None) -> Size | None:
+        """The measurement's size, if ``working_size`` reduces the upload."""
+        size = self.layout(image).measured
+        return None if size == image else size
 
     def work(self, image: Size | None) -> tuple[int, int]:
         """All tiles, and identifying an unknown operator."""
         tokens, passes = super().work(image)
         stride = self.prior_spec().stride
-        if (tiling := self.tiling(image)) is not None:
+        if (tiling := self.layout(image).tiling) is not None:
             tokens = tiling.tokens(stride) * self.num_samples
         if isinstance(self.operator, UnknownOperator):
             passes += -(-self.operator.token_passes(stride) // tokens)
@@ -174,38 +131,10 @@ class RestoreSpec(MeasuredTaskSpec):
         """The prior's choice."""
         return self.prior_spec().restoring_sampler
 
-    def reduced_size(self, image: Size | None) -> Size | None:
-        """The measurement's size, if ``working_size`` reduces the upload."""
-        size = self.measurement_size(_given(image))
-        return None if size == image else size
-
-    def measurement_size(self, image: Size) -> Size:
-        """Size of the measurement: the upload's, reduced if ``working_size`` requires it."""
-        width, height = image
-        _, out_height, out_width = self.operator.image_shape((3, height, width))
-        if self.working_size is None or max(out_height, out_width) <= self.working_size:
-            return image
-        scale = self.working_size / max(out_height, out_width)
-        return max(1, int(width * scale)), max(1, int(height * scale))
-
     def check(self, image: Size | None, mask: Size | None, has_alpha: bool) -> None:
         """Checks prompt, operator shape and mask."""
         self.prior_spec().check_prompt(self.prompt)
-        image = _given(image)
-        if self.operator.needs_mask and mask is None and not has_alpha:
-            raise InvalidSpec(
-                f"Operator '{self.operator.type}' needs a mask: send a 'mask' picture, or an image"
-                " with transparent unknown pixels."
-            ).at("mask")
-        if mask is not None and not self.operator.needs_mask:
-            raise InvalidSpec(
-                f"Operator '{self.operator.type}' takes no mask; leave the 'mask' picture out."
-            ).at("mask")
-        check_mask_size(mask, image)
-        width, height = self.measurement_size(image)
-        operator = self.working_operator(image)
-        operator.check_shape(operator.image_shape((3, height, width)))
-        self.tiling(image)
+        self.layout(image).check(mask, has_alpha)
 
     def check_further(self, sizes: Mapping[str, Size]) -> None:
         """Checks the kernel picture, and that the image can be a part of the whole."""
@@ -224,18 +153,6 @@ class RestoreSpec(MeasuredTaskSpec):
             with about("kernel"):
                 check_kernel_size(*kernel)
 
-    def working_operator(self, image: Size, kernel: Picture | None = None) -> OperatorSpec:
-        """The operator at the working size, for an upload of size ``image``.
-
-        Lengths in the spec are in pixels of the upload. This is the only place that scales them.
-        """
-        operator: OperatorSpec = self.operator
-        if kernel is not None:
-            operator = operator.with_kernel(kernel_rows(kernel))
-        used = self.measurement_size(image)
-        # sides are rounded down, so the longer one has the more exact factor
-        return operator if used == image else operator.scaled(max(used) / max(image))
-
     def mask_slot(self, inputs: Inputs) -> Slot | None:
         """The mask or a transparent image, if the operator needs a mask."""
         return mask_slot(inputs) if self.operator.needs_mask else None
@@ -245,49 +162,68 @@ class RestoreSpec(MeasuredTaskSpec):
         check_coverage(known)
 
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        """Identifies the operator if it is unknown, restores, and warns if letters may be wrong."""
-        from aps_core.identify.diagnosis import shows_text
+        """Plans the restoration, which identifies an unknown operator, and runs it."""
+        from aps_core.engines.engine import ImageEngine
+        from aps_core.restoration.run import run
 
-        result = self._restored(inputs, context)
-        return warned(result, self.prior_spec()) if shows_text(inputs.examined()) else result
+        engine = context.engine
+        assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
+        planned = plan(
+            self.measurement(inputs),
+            self._drawing(),
+            engine,
+            found=context.found,
+            on_inner=context.on_inner,
+        )
+        (width, height), tiling = planned.layout.computed, planned.layout.tiling
+        hooks = context.hooks(
+            (len(tiling.rows), len(tiling.columns)) if tiling else engine.grid(height, width),
+            planned.layout.beyond // engine.stride,
+            tiled=tiling is not None,
+            found=planned.found,
+        )
+        made = run(planned, engine, hooks)
+        executed = self._executed(planned, inputs.picture())
+        return PictureResult.of(made, spec=executed, fingerprint=context.fingerprint)
 
-    def _restored(self, inputs: Inputs, context: RunContext) -> PictureResult:
-        from aps_core.tasks.restoration import restored, searched
+    def measurement(self, inputs: Inputs) -> Measurement:
+        """What the uploads of a job measure."""
+        operator: OperatorSpec = self.operator
+        if inputs.kernel is not None:
+            operator = operator.with_kernel(kernel_rows(inputs.kernel))
+        return Measurement(
+            inputs.picture(),
+            operator,
+            self.sigma,
+            mask=inputs.mask,
+            whole=inputs.whole,
+            peak=self.peak if self.noise == "poisson" else None,
+        )
 
-        if not isinstance(self.operator, UnknownOperator):
-            return restored(self, inputs, context)
-        found = context.found or self.operator.find(searched(self, inputs, context))
-        known = self.with_found(found)
-        known.check_inputs(inputs)
-        result = restored(known, inputs, replace(context, found=found))
-        return replace(result, found=found, notes=[*found.notes(), *result.notes])
+    def _drawing(self) -> Settings:
+        """How samples are drawn."""
+        return Settings(
+            sampler=self.settings(),
+            loss=self.loss,
+            seed=self.seed,
+            samples=self.num_samples,
+            prompt=self.prompt,
+            working_size=self.working_size,
+            tile=self.tile,
+        )
 
-    def with_found(self, found: Found) -> Self:
-        """This task with its unknown operator identified."""
-        sizes = [size for size in (self.working_size, found.working_size) if size is not None]
-        photons = {} if found.peak is None else {"noise": "poisson", "peak": found.peak}
-        more = photons if self.sigma == "auto" else {}
-        size = min(sizes, default=None)
-        return self.model_copy(update={"operator": found.operator, "working_size": size, **more})
-
-    def with_sigma(self, y_CHW: Tensor, weight: Tensor | None, least: float) -> Self:
-        """This spec with ``sigma`` as a number, at least ``least`` if it is estimated.
-
-        With photon noise, 'auto' means the least ``sigma``.
-        """
-        sigma = self.sigma
-        if sigma == "auto":
-            gaussian = self.noise == "gaussian"
-            sigma = max(least, noise.estimate_sigma(y_CHW, weight)) if gaussian else least
-        return self.model_copy(update={"sigma": sigma})
-
-    def noise_deviation(self, y_CHW: Tensor) -> float | Tensor:
-        """Standard deviation of all noise of a measurement; photon noise is added to ``sigma``."""
-        assert self.sigma != "auto"  # see ``with_sigma``
-        sigma: float = self.sigma
-        if self.noise == "gaussian":
-            return sigma
-        return (noise.poisson_sigma(y_CHW, self.peak).square() + sigma**2).sqrt()
+    def _executed(self, planned: Plan, upload: Picture) -> Self:
+        """This task with everything that the plan decided."""
+        given = self.operator if planned.found is None else planned.found.operator
+        noise = {} if planned.peak is None else {"noise": "poisson", "peak": planned.peak}
+        return self.model_copy(
+            update={
+                "operator": stored(given, upload.jpeg_quality, planned.layout.reduction)[0],
+                "sigma": planned.sigma,
+                "working_size": planned.settings.working_size,
+                **noise,
+            }
+        )
 
 
 def _given(image: Size | None) -> Size:

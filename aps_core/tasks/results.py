@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from aps_core._lazy import lazy_import
-from aps_core.identify.diagnosis.found import Found
-from aps_core.imaging.notebook import figure, png_row
+from aps_core.imaging.images import to_pil
+from aps_core.imaging.notebook import figure
 from aps_core.imaging.provenance import COMPOSITE, encode
 from aps_core.operators.point_spread import point_spread
 from aps_core.registry import Config
-from aps_core.verdict.fit import Fit
+from aps_core.restoration.result import Computed, Pictures
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from aps_core.registry import Spec
-else:
-    torch = lazy_import("torch")
 
 SPREAD_WHITE = 0.5
 """Standard deviation, on the [-1, 1] scale, shown as white in the spread map."""
@@ -39,21 +35,12 @@ class File(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Computed):
     """Result of a task."""
 
     spec: Spec
     """The spec as executed: settings filled in, sigma a number."""
-    seconds: dict[str, float]
-    """Wall time in seconds: ``total``; ``sampling``, which includes ``prior``."""
     fingerprint: str
-    resumed_from_step: int | None = None
-    memory_fallbacks: list[str] = field(default_factory=list)
-    """Fallbacks used when the device ran out of memory; see :mod:`aps_core.engines.oom_fallback`.
-    They may change tokens.
-    """
-    notes: list[str] = field(default_factory=list)
-    """Messages for the caller, for example a reduced size or an ignored checkpoint."""
     origin: dict[str, Any] = field(default_factory=dict)
     """Machine and inputs; see :func:`aps_core.tasks.running.origin`."""
 
@@ -86,54 +73,28 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureResult(Result):
+class PictureResult(Result, Pictures):
     """Result of a picture task."""
 
-    pictures_BCHW: Tensor
-    """Posterior samples in [-1, 1]."""
-    codes_BL: Tensor
-    deviation_BHW: Tensor | None = None
-    """Standard deviation of the error of the samples' brightness, as far as the sampler knows."""
-    misfit_B: list[float] = field(default_factory=list)
-    """Data misfit of each sample in the units of the measurement; empty without a measurement."""
-    noise_floor: float = 0.0
-    """Misfit expected of the true picture."""
-    fit: Fit | None = None
-    """Whether the best sample agrees with the measurement; None without a verdict."""
-    found: Found | None = None
-    """How an unknown operator was identified; None if the job named its operator."""
-    text_notice: str = ""
-    """Warning that letters may be wrong, if the upload seems to be a document, page or screen."""
-    misfit_curve: list[float] = field(default_factory=list)
-    """Misfit at the end of each reverse step of this run, mean over the samples."""
-    inner_steps: list[int] = field(default_factory=list)
-    """Inner iterations used in each reverse step of this run."""
-    drawn: dict[str, Tensor] = field(default_factory=dict)
-    """Random parts of the operator (mask, kernel)."""
     source_type: str = COMPOSITE
     """IPTC digital source type."""
 
-    @property
-    def best(self) -> int:
-        """Index of the sample with the lowest misfit; 0 without a measurement."""
-        return int(np.argmin(self.misfit_B)) if self.misfit_B else 0
+    @classmethod
+    def of(cls, made: Pictures, **more: Any) -> Self:
+        """Pictures as the result of a task.
 
-    def _repr_png_(self) -> bytes:
-        return png_row(self.pictures_BCHW)
+        Args:
+            made: what was computed.
+            more: the other fields, and those to replace.
+        """
+        own = {each.name: getattr(made, each.name) for each in fields(Pictures)}
+        return cls(**{**own, **more})
 
     def _repr_html_(self) -> str:
         return figure(
             self.pictures_BCHW,
             f"{self.spec.type}. Plausible samples, not evidence of what was there.",
         )
-
-    def mean_CHW(self) -> Tensor:
-        """Mean of the samples. It is smoother, and has lower squared error than a single sample."""
-        return self.pictures_BCHW.mean(0)
-
-    def spread_HW(self) -> Tensor:
-        """See :func:`spread`."""
-        return spread(self.pictures_BCHW, self.deviation_BHW)
 
     def sidecar(self) -> dict[str, Any]:
         """Adds misfits, spread and a disclaimer."""
@@ -212,23 +173,10 @@ class PictureResult(Result):
         return files
 
 
-def spread(pictures_BCHW: Tensor, deviation_BHW: Tensor | None) -> Tensor:
-    """Standard deviation (H, W) of what a picture may be: large where the measurement determines it
-    poorly. It is that over the samples, averaged over colours; and if the sampler expects errors
-    that its samples share, their variance is added (law of total variance).
-    """
-    differing_HW = pictures_BCHW.std(0, correction=min(1, len(pictures_BCHW) - 1)).mean(0)
-    if deviation_BHW is None:
-        return differing_HW
-    return (differing_HW.square() + deviation_BHW.square().mean(0)).sqrt()
-
-
 def _json(part: Config | None) -> dict[str, Any] | None:
     return None if part is None else part.model_dump(mode="json")
 
 
 def _digest(x_CHW: Tensor) -> str:
     """SHA-256 of a picture's 8-bit pixels."""
-    from aps_core.imaging.images import to_pil
-
     return sha256(to_pil(x_CHW).tobytes()).hexdigest()

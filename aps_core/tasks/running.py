@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aps_core.checkpoints import checkpoint_cache
-from aps_core.errors import InsufficientMemory, InvalidSpec
+from aps_core.errors import InvalidSpec
+from aps_core.restoration.fallbacks import Reached, resilient
 from aps_core.tasks.base import (
     Inputs,
     RunContext,
@@ -17,7 +17,7 @@ from aps_core.tasks.base import (
 )
 from aps_core.tasks.progress import Progress, ProgressHook, read_checkpoint
 from aps_core.tasks.results import Result
-from aps_core.types import InnerHook
+from aps_core.types import InnerHook, SamplerState
 
 if TYPE_CHECKING:
     from aps_core.engines.engine import Engine
@@ -61,18 +61,21 @@ def run(
     checkpoint_cache.require(spec.checkpoints)
     fingerprint = fingerprint_of(spec, inputs, engine)
     checkpoint = read_checkpoint(resume, fingerprint) if resume else None
-    result = _run_with_fallbacks(
-        spec,
-        inputs,
-        RunContext(
-            engine=engine,
-            fingerprint=fingerprint,
-            on_step=on_step,
-            on_inner=on_inner,
-            resume=checkpoint and checkpoint.state,
-            found=checkpoint and checkpoint.found,
-        ),
-    )
+    found = checkpoint and checkpoint.found
+
+    def compute(engine: Engine, resume: SamplerState | None, reached: Reached) -> Result:
+        def report(progress: Progress) -> bool | None:
+            nonlocal found
+            go_on = on_step(progress) if on_step is not None else None
+            found = progress.found
+            reached(progress.state)
+            return go_on
+
+        context = RunContext(engine, fingerprint, report, on_inner, resume, found)
+        return spec.run(inputs, context)
+
+    samples = getattr(spec, "num_samples", 1)
+    result = resilient(compute, engine, samples, checkpoint and checkpoint.state)
     result.origin.update(origin(engine, inputs))
     result.notes.extend([*caveats, *engine.fallbacks()])
     if resume and checkpoint is None:
@@ -94,50 +97,3 @@ def fingerprint_of(spec: TaskSpec, inputs: Inputs, engine: Engine) -> str:
     """Hash of the spec and its :func:`origin`; equal for runs that give the same tokens."""
     depends_on = json.dumps(origin(engine, inputs), sort_keys=True)
     return hashlib.sha256(f"{spec_digest(spec)}\n{depends_on}".encode()).hexdigest()
-
-
-def _run_with_fallbacks(spec: TaskSpec, inputs: Inputs, context: RunContext) -> Result:
-    """Runs the task; after each out-of-memory error applies the next fallback and resumes at the
-    last finished step.
-    """
-    from aps_core.engines.oom_fallback import fallbacks, free_memory, is_out_of_memory
-
-    engine, state, found = context.engine, context.resume, context.found
-    remaining = fallbacks(spec, engine)
-    taken: list[str] = []
-    notes: list[str] = []
-
-    def remember(progress: Progress) -> bool | None:
-        nonlocal state, found
-        go_on = context.on_step(progress) if context.on_step is not None else None
-        state, found = progress.state, progress.found
-        return go_on
-
-    while True:
-        try:
-            result = spec.run(
-                inputs,
-                replace(context, engine=engine, on_step=remember, resume=state, found=found),
-            )
-            break
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        free_memory()  # outside the handler, which keeps the failed computation's tensors alive
-        fallback, engine = next(remaining, (None, engine))
-        if fallback is None:
-            raise InsufficientMemory(
-                "The job needs more memory than the device has free; send a smaller picture, set"
-                " 'working_size', or ask for fewer samples or tokens."
-            )
-        taken.append(fallback)
-        notes.append(
-            f"The device ran out of memory after step {state.step if state else 0}; fallback used:"
-            f" {fallback}."
-        )
-    return replace(
-        result,
-        resumed_from_step=context.resume.step if context.resume else None,
-        memory_fallbacks=taken,
-        notes=[*notes, *result.notes],
-    )

@@ -8,7 +8,6 @@ the reference's style.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -21,11 +20,10 @@ from aps_core.imaging.resampling import resize
 from aps_core.registry import AnyOf
 from aps_core.style_measures import StyleMeasureSpec
 from aps_core.style_measures.gram import Gram
-from aps_core.tasks.base import Inputs, RunContext, Size
+from aps_core.tasks.base import Inputs, RunContext
 from aps_core.tasks.pictures import PictureTaskSpec, Prompt
-from aps_core.tasks.posterior import Run
 from aps_core.tasks.results import PictureResult
-from aps_core.types import Objective
+from aps_core.types import Objective, Size
 
 if TYPE_CHECKING:
     import torch
@@ -142,11 +140,11 @@ class StylizeSpec(PictureTaskSpec):
 
         engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors
-        job = Run(context)
         image = inputs.image
         width, height = self.output_size(image.size if image is not None else None)
-        result = job.sample(self, self.objective(inputs, engine, height, width), (height, width))
-        return replace(result, source_type=TRAINED)  # no pixel is copied from the content picture
+        objective = self.objective(inputs, engine, height, width)
+        # no pixel is copied from the content picture
+        return self.drawn(objective, (width, height), context, source_type=TRAINED)
 
     def objective(self, inputs: Inputs, engine: ImageEngine, height: int, width: int) -> Objective:
         """Style distance to the reference, plus the content distance if a content picture is given.

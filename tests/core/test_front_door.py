@@ -20,6 +20,8 @@ import aps_core as aps
 from aps_core.errors import InvalidSpec
 from aps_core.imaging import images
 from aps_core.imaging.picture_like import picture
+from aps_core.restoration.layout import Layout
+from aps_core.restoration.observation import Observation
 
 ROOT = Path(__file__).parents[2]
 PHOTO = ROOT / "examples/photos/coffee.png"
@@ -43,6 +45,11 @@ LOSS = {"type": "measurement", "perceptual_weight": 0.0}
 
 def restored(prior, measurement, **options):
     return aps.restore(measurement, prior, **{"sampler": SETTINGS, "loss": LOSS, **options})
+
+
+def observed(measurement):
+    layout = Layout(operator=measurement.spec, upload=measurement.pixels, stride=8)
+    return Observation.of(measurement, layout, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +171,9 @@ def test_an_operator_that_fails_says_why(prior, truth):
 def test_a_bound_operator_keeps_its_weight(prior, truth):
     known = torch.zeros(1, 1, 32, 24)
     known[..., 16:] = 1
-    device = torch.device("cpu")
     bound = aps.Bound(lambda x: x * known, weight=known)
-    assert aps.Measurement(truth, bound, sigma=0.1).bind(device).operator.weight is known
-    assert aps.Measurement(truth, bound.unclipped, sigma=0.1).bind(device).operator.weight is None
+    assert observed(aps.Measurement(truth, bound, sigma=0.1)).bound.weight is known
+    assert observed(aps.Measurement(truth, bound.unclipped, sigma=0.1)).bound.weight is None
 
 
 # -- pictures in, pictures out --------------------------------------------------------------------
@@ -195,12 +201,12 @@ def test_a_pil_image_is_read_like_its_file(tmp_path):
     exif[ExifTags.Base.Orientation] = 6
     turned.save(tmp_path / "turned.png", exif=exif)
     measured = [
-        aps.Measurement(given, "inpainting", sigma=0.1).bind(torch.device("cpu"))
+        observed(aps.Measurement(given, "inpainting", sigma=0.1))
         for given in (tmp_path / "turned.png", Image.open(tmp_path / "turned.png"))
     ]
     for each in measured:
         assert each.y_BCHW.shape == (1, 3, 24, 32)
-        assert each.operator.weight[0, 0, 0].tolist() == [1] * 16 + [0] * 16
+        assert each.bound.weight[0, 0, 0].tolist() == [1] * 16 + [0] * 16
     assert torch.equal(measured[0].y_BCHW, measured[1].y_BCHW)
 
 
@@ -247,11 +253,11 @@ def test_a_seed_may_be_one_of_numpy_s(prior, truth):
     ["colorize", {"type": "compose", "stages": [{"type": "colorize"}, {"type": "denoise"}]}],
 )
 def test_coloured_measurements_become_grey_where_colour_is_removed(truth, operator):
-    bind = aps.Measurement(truth, operator, sigma=0.05).bind(torch.device("cpu"))
-    red, green, blue = bind.y_BCHW.unbind(1)
+    grey = observed(aps.Measurement(truth, operator, sigma=0.05))
+    red, green, blue = grey.y_BCHW.unbind(1)
     torch.testing.assert_close(red, green)
     torch.testing.assert_close(red, blue)
-    torch.testing.assert_close(bind.operator(truth[None]), bind.y_BCHW)
+    torch.testing.assert_close(grey.bound(truth[None]), grey.y_BCHW)
 
 
 @pytest.mark.parametrize("operator", ["gaussian_blur", {"type": "gaussian_blur"}])

@@ -1,6 +1,7 @@
 """Strength of added noise, and noise estimation on photographs."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,16 +12,17 @@ from aps_core.imaging.noise import (
     add_noise,
     add_poisson,
     estimate_sigma,
-    least_sigma,
     poisson_sigma,
 )
 from aps_core.imaging.resampling import resize
+from aps_core.losses.measurement import MeasurementLoss
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators import Bound, OperatorSpec
 from aps_core.operators.compose import Compose
 from aps_core.operators.gaussian_blur import GaussianBlur
-from aps_core.restore.measurement import Measurement
-from aps_core.tasks import RestoreSpec
+from aps_core.restoration.measurement import Measurement
+from aps_core.restoration.plan import Settings, plan
+from aps_core.samplers.aps import APSConfig
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PHOTOS = sorted((EXAMPLES / "photos").glob("*.png"))
@@ -29,6 +31,11 @@ PHOTOS = sorted((EXAMPLES / "photos").glob("*.png"))
 @pytest.fixture(scope="module")
 def photos():
     return [images.to_tensor(images.open_image(path.read_bytes())) for path in PHOTOS]
+
+
+def planned(measurement):
+    engine = SimpleNamespace(device=torch.device("cpu"), stride=8)  # the plan needs no more of it
+    return plan(measurement, Settings(sampler=APSConfig(), loss=MeasurementLoss()), engine)
 
 
 def noisy(x, sigma):
@@ -162,35 +169,29 @@ def test_a_constant_noise_map_equals_the_scalar(photos):
 def test_the_estimate_for_an_8_bit_picture_is_at_least_its_rounding_error():
     """A clean gradient of 8 bits: independent of the constant, the rounding error is measured."""
     exact = torch.linspace(-0.8, 0.8, 96 * 96).view(1, 96, 96).expand(3, -1, -1)
-    rounded = images.to_tensor(images.Picture(images.to_pil(exact)))
-    spec = RestoreSpec.model_validate({"operator": {"type": "denoise"}})
     picture = images.Picture(images.to_pil(exact))
-    sigma = spec.with_sigma(rounded, None, least_sigma(picture)).sigma
-    assert sigma != "auto"
+    rounded = images.to_tensor(picture)
+    sigma = planned(Measurement(picture)).sigma
     assert sigma >= (rounded - exact).std().item() * 0.98
     assert sigma == pytest.approx(2 / 255 / 12**0.5, rel=0.5)
-    given = RestoreSpec.model_validate({"operator": {"type": "denoise"}, "sigma": 0.0})
-    used = given.with_sigma(rounded, None, least_sigma(picture))
-    assert (used.sigma, used.noise_deviation(rounded)) == (0.0, 0.0), (
-        "a given sigma is used as it is"
-    )
+    used = planned(Measurement(picture, sigma=0.0))
+    assert (used.sigma, used.deviation(rounded)) == (0.0, 0.0), "a given sigma is used as it is"
     for y in (images.to_pil(torch.zeros(3, 64, 64)), np.zeros((64, 64, 3), dtype=np.uint8)):
-        assert Measurement(y).bind(torch.device("cpu")).sigma == pytest.approx(0.00226, rel=0.01)
-    assert Measurement(torch.zeros(3, 64, 64)).bind(torch.device("cpu")).sigma == 0
+        assert planned(Measurement(y)).sigma == pytest.approx(0.00226, rel=0.01)
+    assert planned(Measurement(torch.zeros(3, 64, 64))).sigma == 0
 
 
 @pytest.mark.parametrize("quality", [40, 80])
 def test_the_estimate_for_a_compressed_picture_covers_what_compression_rounds_off(photos, quality):
     """The noise left to see in a blurred and compressed picture is far less than its error."""
     stages = [{"type": "defocus_blur", "radius": 4.0}, {"type": "jpeg", "quality": quality}]
-    spec = RestoreSpec.model_validate({"operator": {"type": "compose", "stages": stages}})
-    assert isinstance(spec.operator, Compose)
-    blur, compression = spec.operator.stages
+    operator = Compose.model_validate({"stages": stages})
+    blur, compression = operator.stages
     blurred = blur.bind(photos[0].shape)(photos[0][None])
     compressed = compression.bind(photos[0].shape)(blurred)
     error = (compressed - blurred).std().item()
-    spread = spec.with_sigma(compressed[0], None, 0.0023).noise_deviation(compressed[0])
-    sigma = spec.operator.judged_noise(spread)
+    plan = planned(Measurement(images.to_pil(compressed[0]), operator))
+    sigma = plan.judged_noise(compressed)
     assert 0.8 * error <= sigma <= 2 * error
     assert blur.rounding == 0
 

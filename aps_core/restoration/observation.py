@@ -1,69 +1,82 @@
-"""The measurement of a restoration: reads it from the uploads, and cuts it into tiles."""
+"""The measurement at the working size, as a whole or cut into tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 from aps_core._lazy import lazy_import
+from aps_core.adapters.function import FunctionOperator, check_made
 from aps_core.errors import InvalidSpec
-from aps_core.imaging import images
 from aps_core.imaging.resampling import resize
 from aps_core.imaging.tiling import Span, Tile
 from aps_core.operators import Bound, OperatorSpec
-from aps_core.tasks.masks import mask_source
+from aps_core.restoration.layout import Layout
+from aps_core.restoration.measurement import Measurement
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-
-    from aps_core.tasks.base import Inputs, Size
 else:
     torch = lazy_import("torch")
 
 
-def observation(
-    inputs: Inputs, operator: OperatorSpec, size: Size, device: torch.device | str
-) -> tuple[Tensor, Tensor | None]:
-    """The upload (3, h, w) in [-1, 1], and its mask at the same size (1 = known) if the operator
-    needs one.
-
-    Args:
-        inputs: pictures of the job.
-        operator: the degradation; it may reduce the upload's colours.
-        size: width and height to which the upload is reduced.
-        device: where the tensors are kept.
-    """
-    y_CHW = images.to_tensor(inputs.picture()).to(device)
-    mask_HW = None
-    if operator.needs_mask:
-        source = mask_source(inputs)
-        assert source is not None  # ``RestoreSpec.check`` rejects this
-        mask_HW = images.mask_to_tensor(source).to(device)
-    width, height = size
-    if (height, width) != y_CHW.shape[-2:]:
-        y_CHW = resize(y_CHW, (height, width))
-        if mask_HW is not None:
-            mask_HW = (resize(mask_HW[None], (height, width))[0] > 0.999).float()
-    return operator.measurement(y_CHW), mask_HW
-
-
 @dataclass(frozen=True)
-class WholeMeasurement:
-    """The measurement of a picture that is restored in tiles, in main memory.
-
-    Args:
-        operator: the degradation at the working size; it has a support.
-        y_CHW: measured values.
-        mask_HW: known pixels, 1 = known, if the operator needs a mask.
-        beyond: pixels that are restored beyond every border of the picture; the tiles begin there.
-    """
+class Observation:
+    """What was measured, and the operator as a likelihood sees it, without rounding."""
 
     operator: OperatorSpec
-    y_CHW: Tensor
+    """The degradation at the working size."""
+    y_BCHW: Tensor
     mask_HW: Tensor | None
+    """1 = known, at the size of the measurement, if the operator needs a mask."""
     beyond: int = 0
+    """Pixels that are restored beyond every border of the picture; tiles begin there."""
+
+    @classmethod
+    def of(cls, measurement: Measurement, layout: Layout, device: torch.device) -> Self:
+        """Reads a measurement, and reduces it as ``layout`` says. Whole pictures are kept on
+        ``device``, those restored in tiles in main memory.
+
+        Raises:
+            InvalidSpec: the operator does not make measurements of this shape.
+        """
+        where = device if layout.tiling is None else "cpu"
+        y_BCHW, mask_HW = measurement.values.to(where), None
+        if layout.operator.needs_mask:
+            mask_HW = measurement.mask_HW
+            assert mask_HW is not None  # ``Layout.check`` rejects this
+            mask_HW = mask_HW.to(where)
+        if layout.measured != layout.upload:
+            width, height = layout.measured
+            y_BCHW = torch.stack([resize(y_CHW, (height, width)) for y_CHW in y_BCHW])
+            if mask_HW is not None:
+                mask_HW = (resize(mask_HW[None], (height, width))[0] > 0.999).float()
+        y_BCHW = torch.stack([layout.operator.measurement(y_CHW) for y_CHW in y_BCHW])
+        observed = cls(layout.working.without_rounding(), y_BCHW, mask_HW, layout.beyond)
+        if measurement.upload is None or isinstance(layout.operator, FunctionOperator):
+            check_made(observed.bound, observed.shape, y_BCHW)
+        return observed
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape (3, H, W) of the picture behind the measurement."""
+        channels, height, width = self.y_BCHW.shape[1:]
+        return (3, *self.operator.image_shape((channels, height, width))[1:])
+
+    @cached_property
+    def bound(self) -> Bound:
+        """A for the whole picture."""
+        return self.operator.bind(self.shape, self.y_BCHW.device, self.mask_HW)
+
+    @property
+    def wide(self) -> Bound:
+        """A for the picture with what lies beyond its borders."""
+        if not self.beyond:
+            return self.bound
+        return self.operator.bind_wide(self.shape, self.beyond, self.y_BCHW.device)
 
     def part(self, tile: Tile, device: torch.device) -> tuple[Bound, Tensor]:
         """Operator and measurement (3, h, w) of a tile, without values that also depend on pixels
@@ -76,11 +89,8 @@ class WholeMeasurement:
             first, second = self._window(tile)
             mask_HW = self.mask_HW[first, second].to(device)
         operator = self.operator.bind((3, height, width), device, mask_HW)
-        inside = (
-            self._from(tile.rows.start, rows),
-            self._from(tile.columns.start, columns),
-        )
-        return operator.inside(*inside), self.y_CHW[:, rows, columns].to(device)
+        inside = self._from(tile.rows.start, rows), self._from(tile.columns.start, columns)
+        return operator.inside(*inside), self.y_BCHW[0, :, rows, columns].to(device)
 
     def sample(self, tiles: Sequence[Tile]) -> tuple[Tensor, Tensor | None]:
         """The measurement inside some tiles, one below the other, and what is known of it."""
@@ -92,7 +102,7 @@ class WholeMeasurement:
             return torch.cat(parts, -2)
 
         known = None if self.mask_HW is None else stacked(self.mask_HW)[None, None]
-        return stacked(self.y_CHW), known
+        return stacked(self.y_BCHW[0]), known
 
     def check_known(self, tile: Tile) -> None:
         """Checks that the mask leaves something known.
@@ -114,21 +124,21 @@ class WholeMeasurement:
 
     def _window(self, tile: Tile) -> tuple[slice, slice]:
         """Rows and columns of the measurement inside a tile."""
-        height, width = self.y_CHW.shape[-2:]
+        height, width = self.y_BCHW.shape[-2:]
         return self._measured(tile.rows, height, 0), self._measured(tile.columns, width, 0)
 
     def _inner(self, tile: Tile) -> tuple[slice, slice]:
         """Rows and columns of the measurement that only depend on a tile."""
         support = self.operator.support
-        assert support is not None  # ``RestoreSpec.tiling`` rejects this
-        height, width = self.y_CHW.shape[-2:]
+        assert support is not None  # ``Layout.tiling`` rejects this
+        height, width = self.y_BCHW.shape[-2:]
         return (
             self._measured(tile.rows, height, support.margin),
             self._measured(tile.columns, width, support.margin),
         )
 
     def _measured(self, span: Span, count: int, margin: int) -> slice:
-        """Of ``count`` measured values along an axis, those at the pixels of ``span``, without a
+        """Which of ``count`` measured values along an axis lie at the pixels of ``span``, without a
         ``margin`` at its neighbours.
         """
         start = span.start - self.beyond + (0 if span.rise is None else margin)

@@ -15,19 +15,16 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingCancelled
 from aps_core.imaging.tiling import Tile, Tiling
-from aps_core.tasks.base import RunContext
-from aps_core.tasks.observation import WholeMeasurement
-from aps_core.tasks.posterior import StepNumbers, judging_hook
-from aps_core.tasks.progress import TileProgress
-from aps_core.tasks.results import PictureResult
+from aps_core.restoration.drawing import Hooks, StepNumbers, seconds_of
+from aps_core.restoration.plan import EXAMINED, Plan
+from aps_core.restoration.result import Pictures
 from aps_core.types import MASK, InnerHook, InnerInfo, SamplerState, StepInfo
 from aps_core.verdict.fit import Fit, combined, judge
 
@@ -36,12 +33,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.engines.engine import ImageEngine
-    from aps_core.tasks.restore import RestoreSpec
+    from aps_core.sampling import driver
 else:
-    torch = lazy_import("torch")
-
-EXAMINED = 16
-"""Tiles, evenly spread, from which noise and verdict are computed."""
+    torch, driver = lazy_import("torch"), lazy_import("aps_core.sampling.driver")
 
 
 @dataclass(frozen=True)
@@ -52,52 +46,29 @@ class Finished:
     noise_floor: float
     steps: list[StepNumbers]
     """Its reverse steps in this run; none if the tile was in the checkpoint."""
-
-    @property
-    def inner_steps(self) -> int:
-        """Decoder evaluations in this run."""
-        return sum(step.inner_steps for step in self.steps)
-
-    @property
-    def seconds(self) -> float:
-        """Wall time of the steps in this run."""
-        return sum(step.seconds for step in self.steps)
-
-    @property
-    def prior_seconds(self) -> float:
-        """Part of ``seconds`` spent in the prior's forward passes."""
-        return sum(step.prior_seconds for step in self.steps)
+    loss_curve: list[float]
+    """Loss of every evaluation of the objective in this run."""
 
 
 @dataclass
 class TiledRun:
-    """One run of a tiled restoration.
+    """One run of a tiled restoration."""
 
-    Args:
-        context: hooks and checkpoint.
-        engine: the prior.
-        spec: the resolved spec; its ``sigma`` is a number.
-        tiling: the tiles.
-        measured: the whole measurement.
-    """
-
-    context: RunContext
+    plan: Plan
     engine: ImageEngine
-    spec: RestoreSpec
+    hooks: Hooks
     tiling: Tiling
-    measured: WholeMeasurement
-    started: float = field(default_factory=time.perf_counter)
 
-    def run(self) -> PictureResult:
+    def run(self) -> Pictures:
         """Decodes or copies the tiles of the checkpoint, then restores the others.
 
         Raises:
             InvalidSpec: no pixel of a tile is known.
             SamplingCancelled, SamplingDiverged: as for a whole picture.
         """
-        tiling, resume, samples = self.tiling, self.context.resume, self.spec.num_samples
+        tiling, resume, samples = self.tiling, self.hooks.resume, self.plan.settings.samples
         for tile in tiling.tiles:
-            self.measured.check_known(tile)
+            self.plan.observation.check_known(tile)
         canvas_BCHW = torch.zeros(samples, 4, tiling.height, tiling.width, dtype=torch.float16)
         codes_BL = torch.full((samples, tiling.tokens(self.engine.stride)), MASK, dtype=self._type)
         tiles: list[Finished] = []
@@ -105,7 +76,7 @@ class TiledRun:
         if resume is not None:
             resumed = resume.step
             codes_BL[:, : resume.z_BL.shape[1]] = resume.z_BL
-            if not self.spec.sampler.decodes_tokens:
+            if not self.plan.settings.sampler.decodes_tokens:
                 tiles = _copied(resume, canvas_BCHW)
         used = 0
         for number, tile in enumerate(tiling.tiles, start=1):
@@ -138,29 +109,29 @@ class TiledRun:
             known: whether they are those of the checkpoint.
             step: the tile that is reported to the inner hook.
         """
-        from aps_core.sampling import driver
-
-        spec, engine, (width, height) = self.spec, self.engine, tile.size
-        operator, y_CHW = self.measured.part(tile, engine.device)
-        noise = spec.operator.likelihood_noise(spec.noise_deviation(y_CHW))
+        plan, engine, (width, height) = self.plan, self.engine, tile.size
+        settings = plan.settings
+        operator, y_CHW = plan.observation.part(tile, engine.device)
         objective = engine.measurement_objective(
-            operator.cropped(height, width), y_CHW, noise, spec.loss
+            operator.cropped(height, width), y_CHW, plan.likelihood_noise(y_CHW), settings.loss
         )
-        generator = torch.Generator(engine.device).manual_seed(_seed(spec.seed, tile))
-        last = SamplerState(spec.sampler.steps, tokens.long(), generator.get_state())
+        generator = torch.Generator(engine.device).manual_seed(_seed(settings.seed, tile))
+        last = SamplerState(settings.sampler.steps, tokens.long(), generator.get_state())
         steps: list[StepNumbers] = []
+        losses: list[float] = []
 
         def keep(info: StepInfo) -> None:
             steps.append(StepNumbers.of(info))
+            losses.extend(info.loss_curve)
 
         sample = driver.sample(
             engine.prior,
             objective,
-            spec.sampler,
+            settings.sampler,
             grid=engine.grid(height, width),
             generator=generator,
-            batch=spec.num_samples,
-            condition=spec.prompt,
+            batch=settings.samples,
+            condition=settings.prompt,
             on_step=keep,
             on_inner=self._inner_hook(step),
             resume=last if known else None,
@@ -170,7 +141,7 @@ class TiledRun:
         if deviation_BHW is None:
             deviation_BHW = torch.zeros_like(x_BCHW[:, 0])
         x_BCHW = torch.cat([x_BCHW, deviation_BHW[:, None]], 1)[..., :height, :width]
-        return x_BCHW, Finished(sample.misfit_B.cpu(), objective.noise_floor, steps)
+        return x_BCHW, Finished(sample.misfit_B.cpu(), objective.noise_floor, steps, losses)
 
     def _blend(self, x_BCHW: Tensor, tile: Tile, canvas_BCHW: Tensor) -> None:
         """Adds a tile to the canvas with its crossfades."""
@@ -181,7 +152,7 @@ class TiledRun:
 
     def _inner_hook(self, step: int) -> InnerHook | None:
         """The run's inner hook, with tile ``step`` in place of the reverse step."""
-        hook, total = self.context.on_inner, len(self.tiling.tiles)
+        hook, total = self.hooks.on_inner, len(self.tiling.tiles)
         return hook and (
             lambda info: hook(
                 InnerInfo(
@@ -196,78 +167,70 @@ class TiledRun:
 
     def _picture(self, canvas_BCHW: Tensor) -> Tensor:
         """The canvas without what lies beyond the picture's borders."""
-        beyond, (height, width) = self.measured.beyond, canvas_BCHW.shape[-2:]
+        beyond, (height, width) = self.plan.layout.beyond, canvas_BCHW.shape[-2:]
         return canvas_BCHW[..., beyond : height - beyond, beyond : width - beyond]
 
     def _report(self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor) -> None:
-        hook, done, total = self.context.on_step, tiles[-1], len(self.tiling.tiles)
+        """Calls the step hook with the picture so far, and with tiles in place of steps."""
+        hook, done, total = self.hooks.on_step, tiles[-1], len(self.tiling.tiles)
         if hook is None:
             return
-        carried = {} if self.spec.sampler.decodes_tokens else _carried(tiles, canvas_BCHW)
-        progress = TileProgress(
+        decodes = self.plan.settings.sampler.decodes_tokens
+        carried = {} if decodes else _carried(tiles, canvas_BCHW)
+        seconds = seconds_of(done.steps)
+        info = StepInfo(
             state=SamplerState(len(tiles), codes_BL, torch.empty(0, dtype=torch.uint8), carried),
             total=total,
-            seconds=done.seconds,
-            prior_seconds=done.prior_seconds,
-            fingerprint=self.context.fingerprint,
-            found=self.context.found,
-            inner=done.inner_steps,
+            x_hat_BCHW=self._picture(canvas_BCHW)[:, :3],
+            anchors_BL=torch.zeros_like(codes_BL, dtype=torch.bool),
+            confidence_BL=torch.zeros_like(codes_BL, dtype=torch.float32),
+            loss_curve=done.loss_curve,
             misfit=float(done.misfit_B.mean()),
             noise_floor=done.noise_floor,
-            grid=(len(self.tiling.rows), len(self.tiling.columns)),
-            canvas_BCHW=self._picture(canvas_BCHW)[:, :3],
+            seconds=seconds["sampling"],
+            prior_seconds=seconds["prior"],
         )
-        if hook(progress) is False:
+        if hook(info) is False:
             raise SamplingCancelled(f"Stopped after tile {len(tiles)} of {total}.")
 
-    def _result(
-        self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor
-    ) -> PictureResult:
+    def _result(self, tiles: Sequence[Finished], codes_BL: Tensor, canvas_BCHW: Tensor) -> Pictures:
         areas = torch.tensor([float(math.prod(tile.size)) for tile in self.tiling.tiles])
         shares, new = areas / areas.sum(), [done for done in tiles if done.steps]
         misfit_B: list[float] = (
             torch.stack([done.misfit_B for done in tiles], 1) @ shares
         ).tolist()
-        result = PictureResult(
-            spec=self.spec,
+        result = Pictures(
             pictures_BCHW=self._picture(canvas_BCHW)[:, :3],
             deviation_BHW=self._picture(canvas_BCHW)[:, 3],
             codes_BL=codes_BL,
             misfit_B=misfit_B,
             noise_floor=float(torch.tensor([done.noise_floor for done in tiles]) @ shares),
             misfit_curve=[float(done.misfit_B.mean()) for done in new],
-            inner_steps=[done.inner_steps for done in new],
-            seconds={
-                "prior": sum(done.prior_seconds for done in new),
-                "sampling": sum(done.seconds for done in new),
-                "total": 0.0,
-            },
-            fingerprint=self.context.fingerprint,
+            inner_steps=[len(done.loss_curve) for done in new],
+            seconds=seconds_of(step for done in new for step in done.steps),
+            resumed_from_step=self.hooks.resume.step if self.hooks.resume else None,
             notes=[f"Restored in {len(tiles)} overlapping tiles."],
         )
-        fit = self._judged(canvas_BCHW[result.best, :3])
-        result.seconds["total"] = time.perf_counter() - self.started
-        return replace(result, fit=fit)
+        return replace(result, fit=self._judged(canvas_BCHW[result.best, :3]))
 
     def _judged(self, x_CHW: Tensor) -> Fit:
         """The verdict on some tiles of one sample, with what lies beyond its borders."""
-        device, count = self.engine.device, len(self.tiling.tiles)
-        words, fits = self.spec.operator.words(), list[Fit]()
+        plan, device, fits = self.plan, self.engine.device, list[Fit]()
         for tile in self.tiling.evenly(EXAMINED):
-            (operator, y_CHW), (rows, columns) = self.measured.part(tile, device), tile
+            (operator, y_CHW), (rows, columns) = plan.observation.part(tile, device), tile
             picture_CHW = x_CHW[:, rows.start : rows.stop, columns.start : columns.stop]
             fits.append(
                 judge(
                     operator,
-                    words,
+                    plan.words,
                     picture_CHW.to(device, torch.float32),
                     y_CHW,
-                    self.spec.operator.judged_noise(self.spec.noise_deviation(y_CHW)),
+                    plan.judged_noise(y_CHW),
                     self.engine.prior.tokenizer,
-                    judging_hook(self.context, count),
+                    self.hooks.while_judging(len(self.tiling.tiles)),
                 )
             )
-        return combined(fits, words)
+        return combined(fits, plan.words)
 
 
 def _carried(tiles: Sequence[Finished], canvas_BCHW: Tensor) -> dict[str, Tensor]:
@@ -284,7 +247,7 @@ def _copied(resume: SamplerState, canvas_BCHW: Tensor) -> list[Finished]:
     canvas_BCHW.copy_(resume.carried["canvas"])
     floors: list[float] = resume.carried["noise_floor"].tolist()
     columns = zip(resume.carried["misfit"].unbind(1), floors, strict=True)
-    return [Finished(misfit_B, floor, []) for misfit_B, floor in columns]
+    return [Finished(misfit_B, floor, [], []) for misfit_B, floor in columns]
 
 
 def _seed(seed: int, tile: Tile) -> int:
