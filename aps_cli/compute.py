@@ -166,7 +166,7 @@ def _check_needed(inputs: Inputs) -> None:
     """
     from aps_core.identify.diagnosis import examine
     from aps_core.identify.kinds.auto import proposed
-    from aps_core.identify.kinds.unknown import Search
+    from aps_core.identify.search import Search
 
     search = Search(inputs.examined(), part=inputs.picture().size)
     diagnosis = examine(search.upload)

@@ -13,7 +13,7 @@ import click
 from aps_cli.naming import NamingCommand
 from aps_cli.ranges import FiniteRange
 from aps_client import Client
-from service.jobs import JobState
+from aps_contract import JobState
 
 
 def connected(

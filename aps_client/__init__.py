@@ -4,9 +4,9 @@
 
     aps_client.restore("blurred.jpg", "gaussian_blur").save("sharp.png")
 
-:class:`Client` and :class:`AsyncClient` do the same in steps: submit, follow, download. Job, error
-and delivery models are the service's own (:mod:`service.api.views`), so both ends agree by
-construction.
+:class:`Client` and :class:`AsyncClient` do the same in steps: submit, follow, download. Job,
+batch and problem models are those of :mod:`aps_contract`, which the service sends, so both ends
+agree by construction.
 """
 
 from aps_client.aio import AsyncClient
@@ -30,10 +30,11 @@ from aps_client.errors import (
     WaitTimeout,
     WebhookRejected,
 )
-from aps_client.models import Batch, Event, Job, Link, Preview, Result, StoredPicture
+from aps_client.models import Batch, Job, Link, Preview, Result
 from aps_client.shortcut import restore
 from aps_client.sync import Client
 from aps_client.webhooks import WebhookEvent, verify_webhook
+from aps_contract import Event, StoredPicture
 
 __all__ = [
     "AsyncClient",

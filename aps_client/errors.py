@@ -28,9 +28,8 @@ from __future__ import annotations
 import httpx
 from pydantic import ValidationError
 
+from aps_contract import BatchView, JobView, Problem
 from aps_core.errors import APSError, InvalidSpec
-from service.api.batch_views import BatchView
-from service.api.views import JobView, Problem
 
 
 class ClientError(APSError):

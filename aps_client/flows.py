@@ -31,9 +31,9 @@ from aps_client.errors import (
     seconds,
 )
 from aps_client.exchange import Call, Flow, Pause, exchange
-from aps_client.models import Diagnosis, Event, Job, Link, Preview, Result, StoredPicture
-from service.api.views import JobPage
-from service.jobs import JobState, Progress
+from aps_client.models import Job, Link, Preview, Result
+from aps_contract import Event, JobPage, JobState, Progress, StoredPicture
+from aps_core.identify.diagnosis.report import Diagnosis
 
 Source = str | PathLike[str] | bytes | IO[bytes]
 """A picture: path, bytes, open binary file, or ``"sha256:" + hash`` of an uploaded picture."""
@@ -222,6 +222,12 @@ def json_of(url: str, retry: Retry) -> Flow[Any]:
     """``GET`` a JSON document that has no pydantic model."""
     answer = yield from exchange(Call("GET", url), retry)
     return answer.json()
+
+
+def secrets(retry: Retry) -> Flow[list[str]]:
+    """The signing secrets of webhooks, newest first."""
+    found: list[str] = (yield from json_of("/v1/webhooks/secrets", retry))["secrets"]
+    return found
 
 
 def preview(event: Event, retry: Retry) -> Flow[Preview]:

@@ -1,4 +1,4 @@
-"""Return types of the client: jobs, events, previews, results."""
+"""Return types of the client: names of the contract's models, previews, results."""
 
 from __future__ import annotations
 
@@ -9,38 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from aps_client.writing import write_whole
-from aps_core.identify.diagnosis.report import Diagnosis
-from service.api.batch_views import BatchPicture
-from service.api.batch_views import BatchView as Batch
-from service.api.views import JobView as Job
-from service.api.views import LinkView as Link
-from service.api.views import StoredPicture
+from aps_contract import BatchView as Batch
+from aps_contract import JobView as Job
+from aps_contract import LinkView as Link
 
-__all__ = [
-    "Batch",
-    "BatchPicture",
-    "Diagnosis",
-    "Event",
-    "Job",
-    "Link",
-    "Preview",
-    "Result",
-    "StoredPicture",
-]
-
-
-@dataclass(frozen=True)
-class Event:
-    """One event of a job: ``status``, ``progress`` or ``done``."""
-
-    id: str
-    type: str
-    data: dict[str, Any]
-
-    @property
-    def job(self) -> Job | None:
-        """The complete job; only the last event contains it."""
-        return Job.model_validate(self.data["job"]) if "job" in self.data else None
+__all__ = ["Batch", "Job", "Link", "Preview", "Result", "save"]
 
 
 @dataclass(frozen=True)

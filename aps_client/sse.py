@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 
 from aps_client.connection import Retry
 from aps_client.errors import ServiceError, Unreachable
-from aps_client.models import Event
+from aps_contract import Event
 
 SILENCE_SECONDS = 45
 """Read timeout in seconds: the service sends data or a keep-alive every 15 seconds."""
@@ -43,7 +43,7 @@ class Follower:
             return None
         self._failures = 0
         self.over = sent.event == "done"
-        return Event(self._last_id, sent.event, json.loads(sent.data))
+        return Event(id=self._last_id, type=sent.event, data=json.loads(sent.data))
 
     def broken(self, reason: Exception | None) -> float:
         """Records a lost connection; returns the seconds to wait before reconnecting.

@@ -10,9 +10,11 @@ from aps_client import flows
 from aps_client.batches import Batches
 from aps_client.connection import Connection
 from aps_client.flows import Source
-from aps_client.models import Diagnosis, Event, Job, Link, Preview, Result, StoredPicture
+from aps_client.models import Job, Link, Preview, Result
 from aps_client.tasks import Tasks
 from aps_client.transport import Transport
+from aps_contract import Event, StoredPicture
+from aps_core.identify.diagnosis.report import Diagnosis
 
 
 class Client(Tasks[Result]):
@@ -291,7 +293,4 @@ class Client(Tasks[Result]):
         Raises:
             ServiceError, Unreachable: the request failed.
         """
-        found: list[str] = self._transport.do(
-            flows.json_of("/v1/webhooks/secrets", self.connection.retry)
-        )["secrets"]
-        return found
+        return self._transport.do(flows.secrets(self.connection.retry))

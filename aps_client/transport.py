@@ -13,9 +13,10 @@ from aps_client import flows
 from aps_client.connection import Connection
 from aps_client.errors import ServiceError, error_of
 from aps_client.exchange import Flow, Pause, T
-from aps_client.models import Event, Job
+from aps_client.models import Job
 from aps_client.sse import Follower
 from aps_client.sse import timeout as stream_timeout
+from aps_contract import Event
 
 
 class Transport:

@@ -1,11 +1,10 @@
 """Walks the first minutes of four kinds of users with a running service, and prints their effort.
 
-    python -m benchmarks.newcomers http://127.0.0.1:8000 [--short] [--first FOLDER]
+    python -m benchmarks.newcomers http://127.0.0.1:8000 [--short]
 
 For each path: clicks in the studio (in Chromium), lines typed into a shell or a program, seconds
 until the first sign of progress and until the result, and errors seen. ``--short`` uses tiny
-pictures, for tests. ``--first`` walks the same paths with the service of version 0.1.0, whose files
-are in FOLDER, as the documentation of that version describes them.
+pictures, for tests.
 """
 
 from __future__ import annotations
@@ -30,32 +29,12 @@ PHOTO = ROOT / "examples" / "photos" / "coffee.png"
 TIMEOUT = 240
 """Seconds to wait for a result."""
 
-SHELL_OF_FIRST = {
-    "product": """import aps_client
-result = aps_client.restore("photo.png", "denoise")
-result.save("restored.png")""",
-    "library": """from pathlib import Path
-from aps_core import images
-from aps_core.engine import Engine
-from aps_core.tasks import Inputs, RestoreSpec, run
-engine = Engine.load("embedded")
-photo = images.open_image(Path("blurred.png").read_bytes())
-spec = RestoreSpec(operator={"type": "gaussian_blur", "sigma": 1.0})
-result = run(spec, Inputs(photo), engine)
-Path("library.png").write_bytes(result.files()[0].data)""",
-}
-"""What users of version 0.1.0 typed where the interfaces have changed since."""
-
 
 @dataclass
 class Journey:
     """What one user did and saw."""
 
     who: str
-    root: Path
-    """The files of the version."""
-    first_version: bool
-    """Whether it is 0.1.0, which has no presets."""
     clicks: int = 0
     lines: int = 0
     first: float = 0.0
@@ -81,7 +60,7 @@ class Journey:
             env={
                 **os.environ,
                 "PATH": f"{tools}:{os.environ['PATH']}",
-                "PYTHONPATH": str(self.root),
+                "PYTHONPATH": str(ROOT),
                 "APS_SERVER": server,
                 "OMP_NUM_THREADS": "1",  # so that times of busy machines can be compared
             },
@@ -111,10 +90,9 @@ def photographer(path: Journey, folder: Path, server: str) -> None:
         page.get_by_label("Degraded picture", exact=True).set_input_files(folder / "photo.png")
         path.clicks += 1
         path.click(page, "Noise only")
-        if not path.first_version:
-            page.locator(".chip:has([value=fast])").click()
-            path.clicks += 1
-            expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result .* about"))
+        page.locator(".chip:has([value=fast])").click()
+        path.clicks += 1
+        expect(page.locator(".forecast-line")).to_have_text(re.compile("^Result .* about"))
         page.get_by_role("button", name="Restore", exact=True).click()
         path.clicks += 1
         submitted = time.perf_counter()
@@ -131,11 +109,10 @@ def product_engineer(path: Journey, folder: Path, server: str) -> None:
     program = """import aps_client
 result = aps_client.restore("photo.png", "denoise", preset="fast")
 result.save("restored.png")"""
-    path.run(SHELL_OF_FIRST["product"] if path.first_version else program, folder, server)
-    preset = "" if path.first_version else ', "preset": "fast"'
+    path.run(program, folder, server)
     path.run(
         f"curl -sf {server}/v1/restore -F image=@photo.png -H 'Prefer: wait=60'"
-        f""" -F 'spec={{"operator": {{"type": "denoise"}}{preset}}}' > job.json""",
+        """ -F 'spec={"operator": {"type": "denoise"}, "preset": "fast"}' > job.json""",
         folder,
         server,
     )
@@ -143,27 +120,25 @@ result.save("restored.png")"""
 
 def researcher(path: Journey, folder: Path, server: str) -> None:
     """Degrades a photograph, restores it in the shell and with the library."""
-    preset = "" if path.first_version else " --preset fast"
     path.run(
-        f"""aps degrade photo.png --operator gaussian_blur --blur-sigma 1 -o blurred.png
-env -u APS_SERVER aps restore blurred.png --operator gaussian_blur --blur-sigma 1{preset}""",
+        """aps degrade photo.png --operator gaussian_blur --blur-sigma 1 -o blurred.png
+env -u APS_SERVER aps restore blurred.png --operator gaussian_blur --blur-sigma 1 --preset fast""",
         folder,
         server,
     )
     program = """import aps_core as aps
 measurement = aps.Measurement("blurred.png", operator={"type": "gaussian_blur", "sigma": 1.0})
 aps.restore(measurement, preset="fast").image.save("library.png")"""
-    path.run(SHELL_OF_FIRST["library"] if path.first_version else program, folder, server)
+    path.run(program, folder, server)
 
 
 def platform_engineer(path: Journey, folder: Path, server: str) -> None:
     """Checks the installation, reads the metrics and renders the manifests of a cluster."""
-    overlay = "gpu" if path.first_version else "site"
     path.run(
         f"""aps doctor --server {server} || test $? = 1
 curl -sf {server}/readyz
 curl -sf {server}/metrics | grep -q aps_
-kubectl kustomize {path.root}/k8s/overlays/{overlay} > site.yaml
+kubectl kustomize {ROOT}/k8s/overlays/site > site.yaml
 aps jobs list --limit 3""",
         folder,
         server,
@@ -178,17 +153,16 @@ PATHS: tuple[Callable[[Journey, Path, str], None], ...] = (
 )
 
 
-def walk(server: str, short: bool, first: Path | None = None) -> list[Journey]:
+def walk(server: str, short: bool) -> list[Journey]:
     """Walks all paths, each in a folder of its own.
 
     Args:
         server: URL of the running service.
         short: whether to use tiny pictures.
-        first: files of version 0.1.0, if that is the version to walk.
     """
     found = []
     for steps in PATHS:
-        path = Journey(steps.__name__.replace("_", " "), first or ROOT, first is not None)
+        path = Journey(steps.__name__.replace("_", " "))
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             with Image.open(PHOTO) as photo:
@@ -218,9 +192,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server")
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--first", type=Path, metavar="FOLDER", help="files of version 0.1.0")
     args = parser.parse_args()
-    paths = walk(args.server, args.short, args.first)
+    paths = walk(args.server, args.short)
     print(table(paths))
     sys.exit(any(path.errors for path in paths))
 

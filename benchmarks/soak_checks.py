@@ -6,7 +6,8 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from service.jobs import Event, Job, JobState, JobStore
+from aps_contract import Event, JobState
+from service.jobs import Job, JobStore
 
 
 def checked(

@@ -2,9 +2,8 @@
 
 On each page, the lines ``{{ operators }}``, ``{{ commands }}``, ``{{ errors }}``,
 ``{{ limits }}``, ``{{ settings }}``, ``{{ presets }}``, ``{{ algorithm }}``,
-``{{ degraded }}``, ``{{ alternatives }}``, ``{{ alternatives_time }}``,
-``{{ alternatives_documents }}``, ``{{ model_card }}``, ``{{ fields PATH.OF.A.SPEC }}`` and
-``{{ contents PATH.OF.A.RESULT }}`` are replaced by generated Markdown.
+``{{ model_card }}``, ``{{ fields PATH.OF.A.SPEC }}`` and ``{{ contents PATH.OF.A.RESULT }}``
+are replaced by generated Markdown.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from aps_core.operators import OperatorSpec  # noqa: E402
 from aps_core.priors import ImagePriorSpec  # noqa: E402
 from aps_core.priors.base import PRESETS  # noqa: E402
 from aps_core.samplers import SamplerSpec  # noqa: E402
-from benchmarks import alternatives, degraded  # noqa: E402
 from scripts.docs_fields import contents, fields  # noqa: E402
 
 
@@ -104,7 +102,7 @@ def errors() -> str:
     """Renders the table of error codes from the subclasses of :class:`APSError`."""
     import aps_client
     import service.main
-    from service.api.errors import status_of
+    from service.api.problems.errors import status_of
 
     known: dict[str, tuple[int, type[APSError]]] = {}
     for kind in _below(APSError):
@@ -182,7 +180,7 @@ def algorithm() -> str:
 
 def limits() -> str:
     """Every limit of the service, its setting, and the answer beyond it."""
-    from service.api.limits_table import table
+    from service.api.openapi.limits_table import table
 
     return table()
 
@@ -257,10 +255,6 @@ MADE: dict[str, Callable[..., str]] = {
     "settings": settings,
     "presets": presets,
     "algorithm": algorithm,
-    "degraded": degraded.report,
-    "alternatives": alternatives.photograph_table,
-    "alternatives_time": alternatives.time_table,
-    "alternatives_documents": alternatives.document_table,
     "model_card": model_card,
     "checkpoints": checkpoints,
 }

@@ -6,7 +6,7 @@ it is current.
 
 import json
 
-from service.api.openapi import describe
+from service.api.openapi.document import describe
 from service.main import create_app
 from service.settings import Settings
 

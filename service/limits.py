@@ -1,6 +1,6 @@
 """The configurable limits of the service, and the response when each is exceeded.
 
-:mod:`service.api.limits_table` lists them with the fixed ones.
+:mod:`service.api.openapi.limits_table` lists them with the fixed ones.
 """
 
 from __future__ import annotations

@@ -19,26 +19,22 @@ import aps_core
 from aps_core.tasks import TaskSpec
 from service.access.host_guard import HostGuard
 from service.access.start import check_start
-from service.api import (
-    batch_routes,
-    completion_routes,
-    estimates,
-    files,
-    health,
-    openapi,
-    problems,
-    routes,
-    session_routes,
-    share_routes,
-    submit,
-    webhook_routes,
-)
 from service.api.app_state import Services
-from service.api.bodies import BodyLimit
-from service.api.docs import add_docs
-from service.api.events import EventHub
+from service.api.batches import routes as batches
+from service.api.completions import routes as completions
+from service.api.events import webhooks
+from service.api.events.hub import EventHub
+from service.api.events.streams import Streams, most_streams
+from service.api.files import routes as files
+from service.api.jobs import estimates, submit
+from service.api.jobs import routes as jobs
 from service.api.middleware import RequestContext
-from service.api.streams import Streams, most_streams
+from service.api.openapi import document
+from service.api.openapi.docs import add_docs
+from service.api.problems import handlers
+from service.api.requests.bodies import BodyLimit
+from service.api.shares import routes as shares
+from service.api.system import capabilities, health, sessions
 from service.dispatch.sweeper import Sweeper
 from service.settings import Settings
 from service.telemetry import build, logs, tracing
@@ -62,24 +58,25 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.settings = settings
-    problems.install(app)
+    handlers.install(app)
     for task in sorted(TaskSpec.family):
         submit.add_task(app, task, TaskSpec.named(task))
         estimates.add_estimate(app, task, TaskSpec.named(task))
     for part in (
-        routes.router,
-        batch_routes.router,
-        completion_routes.router,
+        jobs.router,
+        capabilities.router,
+        batches.router,
+        completions.router,
         files.router,
-        webhook_routes.router,
-        session_routes.router,
-        share_routes.router,
+        webhooks.router,
+        sessions.router,
+        shares.router,
         health.router,
     ):
         app.include_router(part)
     add_docs(app)
     _add_studio(app)
-    app.openapi = partial(openapi.describe, app)  # type: ignore[method-assign]
+    app.openapi = partial(document.describe, app)  # type: ignore[method-assign]
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(HostGuard, settings=settings)
     app.add_middleware(RequestContext)

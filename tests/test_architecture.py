@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,7 @@ FORBIDDEN = {
         "celery",
         "kombu",
         "redis",
+        "aps_contract",
         "service",
         "worker",
     },
@@ -34,13 +36,16 @@ FORBIDDEN = {
         "kombu",
         "torch",
         "transformers",
+        "redis",
+        "fsspec",
+        "service",
         "worker",
         "aps_cli",
     },
     "worker": {"fastapi", "starlette", "uvicorn"},
 }
-PACKAGES = ("aps_core", "aps_cli", "aps_client", "service", "worker")
-FOLDERS = (*PACKAGES, "benchmarks", "training", "examples", "scripts")
+PACKAGES = ("aps_core", "aps_contract", "aps_cli", "aps_client", "service", "worker")
+FOLDERS = (*PACKAGES, "benchmarks", "research", "training", "examples", "scripts")
 MAX_LINES = 300
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -78,7 +83,7 @@ def test_dependencies_point_left(folder: str) -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_worker_imports_only_the_job_contract_and_shared_modules() -> None:
+def test_the_worker_imports_only_the_job_store_and_shared_modules() -> None:
     allowed = {
         "service",
         "service.settings",
@@ -96,21 +101,14 @@ def test_the_worker_imports_only_the_job_contract_and_shared_modules() -> None:
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-CONTRACT = {"service.jobs", "service.api.views", "service.api.batch_views"}
-"""Models that the client shares with the service."""
-
-
-def test_the_client_imports_only_the_contract() -> None:
-    for path in sources("aps_client"):
-        wrong = {
-            name
-            for name in imports(path)
-            if name.split(".")[0] == "service" and name not in CONTRACT
-        }
+def test_the_contract_needs_only_pydantic() -> None:
+    allowed = {"aps_contract", "pydantic", *sys.stdlib_module_names}
+    for path in sources("aps_contract"):
+        wrong = {name for name in imports(path) if name.split(".")[0] not in allowed}
         assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
 
 
-def test_the_job_contract_has_no_other_imports() -> None:
+def test_the_job_store_imports_nothing_else_of_the_service() -> None:
     for path in sources("service/jobs"):
         wrong = {
             name
@@ -176,7 +174,7 @@ def test_no_import_goes_in_a_circle() -> None:
     assert not open_ends, open_ends
 
 
-def test_the_client_loads_neither_redis_nor_storage_nor_torch() -> None:
+def test_the_client_loads_neither_service_nor_redis_nor_torch() -> None:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import aps_client"],
         cwd=ROOT,
@@ -186,19 +184,32 @@ def test_the_client_loads_neither_redis_nor_storage_nor_torch() -> None:
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "aps_client.sync" in loaded
-    assert not {"redis", "fsspec", "torch", "celery", "fastapi"} & loaded
+    assert not {"service", "redis", "fsspec", "torch", "celery", "fastapi"} & loaded
 
 
-def test_samplers_losses_and_adapters_know_neither_tasks_nor_engine() -> None:
-    lower = "samplers", "losses", "style_measures", "sampling", "operators", "adapters", "imaging"
-    for folder in lower:
-        for path in sources(f"aps_core/{folder}"):
-            wrong = {
-                name
-                for name in imports(path)
-                if name.startswith(("aps_core.tasks", "aps_core.runtime", "aps_core.evaluation"))
-            }
-            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+def test_nothing_depends_on_a_study() -> None:
+    own = ("research", "tests/research")
+    for path in (path for folder in (*FOLDERS, "tests") for path in sources(folder)):
+        place = path.relative_to(ROOT)
+        if not place.as_posix().startswith(own):
+            wrong = {name for name in imports(path) if name.split(".")[0] == "research"}
+            assert not wrong, f"{place} imports {wrong}"
+
+
+def test_every_study_says_when_its_result_was_made_and_when_it_may_go() -> None:
+    folders = {path for path in (ROOT / "research").iterdir() if path.is_dir()}
+    studies = {path for path in folders if path.name not in ("common", "__pycache__")}
+    assert studies
+    for folder in studies:
+        page = (folder / "README.md").read_text()
+        for line in (
+            r"^\*\*Question\.\*\* ",
+            r"^\*\*Decided\.\*\* ",
+            r"^```sh$",
+            r"^\*\*Result of\*\* \d{4}-\d\d-\d\d",
+            r"^\*\*May go\*\* once ",
+        ):
+            assert re.search(line, page, re.MULTILINE), f"{folder.name} lacks {line}"
 
 
 def test_files_stay_short() -> None:

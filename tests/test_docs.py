@@ -25,7 +25,6 @@ from aps_core.identify.kinds.unknown import UnknownOperator
 from aps_core.operators import OperatorSpec
 from aps_core.samplers import SamplerSpec
 from aps_core.tasks import TaskSpec
-from benchmarks import degraded
 from service.launch.embedded_server import running_server
 from service.launch.processes import free_port, running_service
 from service.settings import Settings
@@ -292,19 +291,6 @@ def test_every_operator_has_a_picture_and_every_task_a_page():
     assert ours - pictures == {"nonlinear_blur"}  # its weights are not shipped
     assert {path.stem for path in (ROOT / "docs/tasks").glob("*.md")} == set(TaskSpec.family)
     assert sum(path.stat().st_size for path in (ROOT / "docs/gallery").iterdir()) < 500_000
-
-
-def test_the_page_of_degraded_pictures_shows_all_ten():
-    page = (ROOT / "docs/degraded.md").read_text()
-    licences = (degraded.PICTURES / "LICENSES.md").read_text()
-    told = {each["picture"] for each in json.loads(degraded.REPORT.read_text())}
-    pictures = {path.name for path in degraded.PICTURES.iterdir()} - {"LICENSES.md"}
-    assert told == pictures
-    assert len(pictures) == 10
-    for name in pictures:
-        assert f"`{name}`" in page
-        assert f"`{name}`" in licences
-        assert f"`{name}`" in degraded.report()
 
 
 def test_the_algorithm_page_names_every_line():

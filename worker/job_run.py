@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from redis.exceptions import RedisError
 
+from aps_contract import JobError, JobState, Phase
+from aps_contract import Progress as JobProgress
 from aps_core.errors import APSError, InsufficientMemory, SamplingCancelled
 from aps_core.imaging import images
 from aps_core.tasks import Inputs, Progress, Result, run, validate_spec
@@ -25,13 +27,10 @@ from service.jobs import (
     Claim,
     Control,
     Job,
-    JobError,
-    JobState,
-    Phase,
     StorageUnavailable,
+    job_error,
     time_limit,
 )
-from service.jobs import Progress as JobProgress
 from service.jobs.connection import STORE_AWAY
 from service.settings import RUN_JOB, queue_name
 from service.telemetry import tracing
@@ -82,7 +81,7 @@ class JobRun:
         try:
             outcome = self._attempt()
         except APSError as error:
-            self.worker.store.fail(self.claim, JobError.of(error))
+            self.worker.store.fail(self.claim, job_error(error))
             outcome = "failed"
             if isinstance(error, InsufficientMemory):
                 telemetry.OUT_OF_MEMORY.labels(self.job.prior, "failed").inc()

@@ -31,8 +31,8 @@ TV_WEIGHTS = {
     "jpeg": 16.0,
     "inpainting50": 16.0,
 }
-"""Weight of the total variation by task, for photographs (``benchmarks.tune_tv``). Tasks that are
-not listed have the weight of a restoration's start.
+"""Weight of the total variation by task, for photographs (``research.tuning.total_variation``).
+Tasks that are not listed have the weight of a restoration's start.
 """
 TV_WEIGHTS_DOCUMENTS = {
     "sr4": 2.0,

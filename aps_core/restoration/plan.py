@@ -14,7 +14,8 @@ from aps_core.adapters.function import FunctionOperator
 from aps_core.errors import InvalidSpec
 from aps_core.identify.diagnosis import shows_text
 from aps_core.identify.diagnosis.found import Found
-from aps_core.identify.kinds.unknown import Search, UnknownOperator
+from aps_core.identify.kinds.unknown import UnknownOperator
+from aps_core.identify.search import Search
 from aps_core.imaging import noise
 from aps_core.imaging.images import MaskCoverage
 from aps_core.imaging.picture_like import scale_caveats

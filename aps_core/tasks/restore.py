@@ -15,6 +15,7 @@ from aps_core.operators.kernel_blur import check_kernel_size, kernel_rows
 from aps_core.restoration.layout import Layout
 from aps_core.restoration.measurement import Measurement
 from aps_core.restoration.plan import Plan, Settings, check_coverage, plan, stored
+from aps_core.restoration.run import run
 from aps_core.tasks.base import Inputs, RunContext, Slot, check_part
 from aps_core.tasks.content import KEEPS_DEFAULT
 from aps_core.tasks.masks import mask_slot
@@ -164,7 +165,6 @@ class RestoreSpec(MeasuredTaskSpec):
     def run(self, inputs: Inputs, context: RunContext) -> PictureResult:
         """Plans the restoration, which identifies an unknown operator, and runs it."""
         from aps_core.engines.engine import ImageEngine
-        from aps_core.restoration.run import run
 
         engine = context.engine
         assert isinstance(engine, ImageEngine)  # ``resolved`` rejects other priors

@@ -71,7 +71,14 @@ def run(
             reached(progress.state)
             return go_on
 
-        context = RunContext(engine, fingerprint, report, on_inner, resume, found)
+        context = RunContext(
+            engine=engine,
+            fingerprint=fingerprint,
+            on_step=report,
+            on_inner=on_inner,
+            resume=resume,
+            found=found,
+        )
         return spec.run(inputs, context)
 
     samples = getattr(spec, "num_samples", 1)

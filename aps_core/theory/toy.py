@@ -2,7 +2,7 @@
 posterior.
 
 Four tokens with four codes give 256 pictures, so every quantity that a sampler approximates can be
-computed. Tests and ``benchmarks/toy_posterior.py`` compare against it. S is the number of pictures.
+computed. Tests and ``research/toy_posterior`` compare against it. S is the number of pictures.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingCancelled
+from aps_core.imaging.resampling import edge_pad, resize
 from aps_core.registry import Config
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Verdict = Literal["agrees", "undecided", "disagrees"]
 
 EXPLAINS, FAILS = 2.4, 2.8
 """Largest misfit of the fitted picture in any band of frequencies with which an operator explains
-the upload, and smallest with which it does not; chosen with ``benchmarks/fit_verdict.py``.
+the upload, and smallest with which it does not; chosen with ``research/fit_verdict/calibrate.py``.
 """
 REACHES = 2.0
 """Largest misfit of a result, relative to noise and tokenizer error together, that agrees."""
@@ -200,7 +201,6 @@ def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
     """The measurement at the picture's size (1, 3, H, W); the result if it is no picture."""
     if y_CHW.shape[0] != 3 or min(y_CHW.shape[1:]) < 2:
         return x_CHW[None]
-    from aps_core.imaging.resampling import resize
 
     return resize(y_CHW, (x_CHW.shape[1], x_CHW.shape[2]))[None].clamp(-1, 1)
 
@@ -236,7 +236,6 @@ def text_of(explained: float, ratio: float, words: str) -> str:
 
 def round_trip(tokenizer: Tokenizer, x_CHW: Tensor) -> Tensor:
     """A picture (1, 3, H, W) encoded and decoded by the tokenizer: what its codes can represent."""
-    from aps_core.imaging.resampling import edge_pad
 
     height, width = x_CHW.shape[1:]
     stride = tokenizer.stride

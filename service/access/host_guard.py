@@ -15,9 +15,9 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.api.errors import Misdirected
 from service.api.middleware import PROBES
-from service.api.problems import library_error
+from service.api.problems.errors import Misdirected
+from service.api.problems.handlers import library_error
 from service.settings import Settings
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")

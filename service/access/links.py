@@ -20,8 +20,8 @@ from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBea
 
 from service.access.rate_limit import Allowance
 from service.api.app_state import JOB_ID, Services, services_of
-from service.api.errors import LinkInvalid
-from service.api.parameters import known_parameters
+from service.api.problems.errors import LinkInvalid
+from service.api.requests.parameters import known_parameters
 from service.jobs import Job
 
 COOKIE = "aps_link"

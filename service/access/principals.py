@@ -14,8 +14,8 @@ from service.access.keys import ApiKey
 from service.access.rate_limit import Allowance, RateLimiter
 from service.access.sessions import COOKIE, SessionStore, check_origin
 from service.api.app_state import services_of
-from service.api.errors import ScopeMissing, Unauthorized
-from service.api.parameters import known_parameters
+from service.api.problems.errors import ScopeMissing, Unauthorized
+from service.api.requests.parameters import known_parameters
 from service.jobs import Quota
 from service.settings import Settings
 

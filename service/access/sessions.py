@@ -1,6 +1,6 @@
 """Browser sessions: a cookie in place of an API key, as EventSource and ``<img>`` cannot send one.
 
-The page exchanges the key for a cookie once (:mod:`service.api.session_routes`). Only the cookie's
+The page exchanges the key for a cookie once (:mod:`service.api.system.sessions`). Only the cookie's
 hash and the key's id are stored, so revoking a key ends its sessions. Browsers attach cookies to
 cross-site requests too, so state-changing requests must prove their origin (:func:`check_origin`).
 """
@@ -15,7 +15,7 @@ from fastapi import Request
 
 from service.access.host_guard import origin_host
 from service.access.keys import ApiKey, KeyStore
-from service.api.errors import Misdirected
+from service.api.problems.errors import Misdirected
 
 COOKIE = "aps_session"
 SESSION_SECONDS = 7 * 86_400

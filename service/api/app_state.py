@@ -9,10 +9,11 @@ from typing import Self
 
 from fastapi import Request
 
+from aps_contract import JobView
 from service.access.keys import KeyStore
 from service.access.rate_limit import RateLimiter
-from service.api.errors import NotFound
-from service.api.views import JobView, view
+from service.api.jobs.views import view
+from service.api.problems.errors import NotFound
 from service.dispatch.notifier import JobNotifier
 from service.jobs import (
     ArtifactStore,

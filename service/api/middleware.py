@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.rate_limit import Allowance
-from service.api.headers import trace_id, trace_parent
+from service.api.requests.headers import trace_id, trace_parent
 from service.telemetry import logs, metrics
 
 log = logging.getLogger(__name__)

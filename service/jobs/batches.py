@@ -9,7 +9,8 @@ from typing import cast
 from pydantic import BaseModel, ConfigDict
 from redis import Redis
 
-from service.jobs.model import JobError, new_job_id
+from aps_contract import JobError
+from service.jobs.model import new_job_id
 
 KEPT_SECONDS = 7 * 86_400
 """How long a batch is kept after it was last read."""

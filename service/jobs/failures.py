@@ -1,8 +1,9 @@
-"""Errors that the Lua transitions write into a job's record."""
+"""Errors in a job's record: those of the library, and those that the Lua transitions write."""
 
 from __future__ import annotations
 
-from service.jobs.model import JobError
+from aps_contract import JobError
+from aps_core.errors import APSError
 
 WORKER_LOST = JobError(
     code="worker_lost",
@@ -26,4 +27,11 @@ def time_limit(seconds: float) -> JobError:
         code="time_limit_exceeded",
         title="The job ran too long",
         detail=f"The job was stopped after {seconds:g} s of computing.",
+    )
+
+
+def job_error(error: APSError) -> JobError:
+    """Converts one of the library's errors."""
+    return JobError(
+        code=error.code, title=error.title, detail=str(error), retryable=error.retryable
     )

@@ -1,4 +1,4 @@
-"""Models of a job: states, phases, progress, error, artifacts."""
+"""Records of a job and of its files, as they are stored in Redis."""
 
 from __future__ import annotations
 
@@ -7,91 +7,17 @@ import secrets
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict
 
-from aps_core.errors import APSError
-
-
-class JobState(StrEnum):
-    """``queued -> running -> succeeded | failed | canceled``. A job whose worker is lost returns
-    to ``queued``.
-    """
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    CANCELED = "canceled"
-
-    @property
-    def terminal(self) -> bool:
-        """True for the final states."""
-        return self not in (JobState.QUEUED, JobState.RUNNING)
+from aps_contract import JobError, JobState, Phase, Priority, Progress, Webhook
 
 
-class Priority(StrEnum):
-    """Order among one tenant's jobs: ``high`` advances a job by an hour of submission time, ``low``
-    delays it by one. The shift is bounded, so no job starves.
-    """
-
-    HIGH = "high"
-    NORMAL = "normal"
-    LOW = "low"
-
-
-class Phase(StrEnum):
-    """Current activity of an unfinished job."""
-
-    WAITING = "waiting"
-    PREEMPTED = "preempted"
-    LOADING = "loading"
-    SAMPLING = "sampling"
-    STORING = "storing"
-    CANCELING = "canceling"
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class Progress(_Frozen):
-    """State after the last finished reverse step."""
-
-    step: int = Field(description="Finished reverse steps.")
-    total: int = Field(description="All reverse steps.")
-    misfit: float | None = Field(
-        None,
-        description="Deviation of the degraded estimate from the measurement, in its units.",
-    )
-    noise_floor: float | None = Field(None, description="Expected misfit of the true picture.")
-    text: str | None = Field(
-        None, description="The text so far, with a box character for each undecided token."
-    )
-    seconds: float = Field(0.0, description="Wall time of the step.")
-    seconds_left: float | None = Field(
-        None, description="Predicted seconds until the last step ends."
-    )
-
-
-class JobError(_Frozen):
-    """Why a job failed, with the fields of an HTTP problem."""
-
-    code: str = Field(description="Stable and machine-readable.")
-    title: str = Field(description="Name of the kind of problem.")
-    detail: str = Field(description="What went wrong.")
-    retryable: bool = Field(False, description="Whether the same job may succeed later.")
-
-    @classmethod
-    def of(cls, error: APSError) -> JobError:
-        """Converts one of the library's errors."""
-        return cls(code=error.code, title=error.title, detail=str(error), retryable=error.retryable)
-
-
-class Artifact(_Frozen):
+class Artifact(BaseModel):
     """A stored file of a job."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     file: str
@@ -100,37 +26,10 @@ class Artifact(_Frozen):
     bytes: int
 
 
-MAX_URL = 2000
-"""Maximum length of a webhook URL, in characters."""
-
-WebhookEvent = Literal["job.started", "job.progress", "job.completed", "batch.completed"]
-WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)
-
-
-class Webhook(_Frozen):
-    """A subscription to a job's events: the receiver's URL and the kinds of event to send."""
-
-    url: str = Field(
-        min_length=1, max_length=MAX_URL, description="Receiver of the messages: an https URL."
-    )
-    events: list[WebhookEvent] = Field(
-        ["job.completed"],
-        min_length=1,
-        max_length=len(WEBHOOK_EVENTS),
-        json_schema_extra={"uniqueItems": True},
-        description="Kinds of event to send.",
-    )
-
-    @field_validator("events")
-    @classmethod
-    def _unique(cls, events: list[WebhookEvent]) -> list[WebhookEvent]:
-        if len(set(events)) < len(events):
-            raise ValueError("Each event may be listed only once.")
-        return events
-
-
-class Job(_Frozen):
+class Job(BaseModel):
     """The job record. ``spec`` says what to compute; the other fields track the job itself."""
+
+    model_config = ConfigDict(frozen=True)
 
     id: str
     task: str
@@ -221,14 +120,6 @@ _JSON = frozenset(
     }
 )
 """Fields stored in Redis as JSON; the others are plain text, which the transitions can compare."""
-
-
-class Event(_Frozen):
-    """An entry of a job's history, of type ``status``, ``progress``, ``inner`` or ``done``."""
-
-    id: str
-    type: str
-    data: dict[str, Any]
 
 
 def first_id_at(moment: datetime) -> str:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, cast
 
+from aps_contract import Event
 from service.jobs.admission import IdempotencyConflict, Standing, Terms
 from service.jobs.base import pairs
 from service.jobs.load import Load, read_load
-from service.jobs.model import Event, Job, first_id_at
+from service.jobs.model import Job, first_id_at
 from service.jobs.repair_side import RepairSide
 from service.jobs.share_side import ShareSide
 from service.jobs.worker_side import WorkerSide

@@ -8,9 +8,10 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from aps_contract import JobError, JobState, Phase, Progress
 from service.jobs.base import StoreBase, pairs
 from service.jobs.failures import DEADLINE_EXCEEDED, WORKER_LOST, time_limit
-from service.jobs.model import Artifact, JobError, JobState, Phase, Progress
+from service.jobs.model import Artifact
 
 Control = Literal["run", "cancel", "deadline", "lost"]
 """Instruction to the worker: continue, stop because of a cancellation or a passed deadline, or stop

@@ -11,9 +11,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
+from aps_contract import JobState, Priority
 from aps_core.tasks import TaskSpec
 from service.api.app_state import Services
-from service.jobs import JobState, Priority
 
 
 class QueueMetrics(Collector):

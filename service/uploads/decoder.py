@@ -23,7 +23,7 @@ from typing import Any, cast
 from aps_core.errors import ImageRejected, ImageTooLarge
 from aps_core.identify.diagnosis import Diagnosis
 from aps_core.imaging.images import MaskCoverage
-from service.api.errors import BodyTooLarge, Busy, MalformedBody
+from service.api.problems.errors import BodyTooLarge, Busy, MalformedBody
 from service.settings import Settings
 from service.telemetry import metrics
 from service.uploads.decode_process import LENGTH_BYTES, Wish, question_head, tenant_number

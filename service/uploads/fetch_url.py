@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from urllib.parse import urljoin
 
-from service.api.errors import BodyTooLarge
+from service.api.problems.errors import BodyTooLarge
 from service.egress.requests import EgressFailed, Network, UrlRefused, destination, request
 from service.settings import Settings
 

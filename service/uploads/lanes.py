@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from service.api.errors import Busy
+from service.api.problems.errors import Busy
 
 R = TypeVar("R")
 

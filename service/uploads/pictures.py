@@ -9,11 +9,11 @@ from typing import TypeGuard
 
 from redis.exceptions import RedisError
 
+from aps_contract import StoredPicture
 from aps_core.errors import InvalidSpec
 from aps_core.identify.diagnosis import Diagnosis
 from aps_core.imaging.images import MaskCoverage
-from service.api.errors import UnknownPicture
-from service.api.views import StoredPicture
+from service.api.problems.errors import UnknownPicture
 from service.jobs import Artifact, ArtifactStore, KnownPictures, QuotaExceeded, new_job_id
 from service.settings import Settings
 from service.uploads.decoder import Decoder

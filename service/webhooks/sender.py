@@ -25,7 +25,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from standardwebhooks import Webhook
 
-from service.api.views import view
+from service.api.jobs.views import view
 from service.egress.public_only import NOT_PUBLIC, open_client
 from service.jobs import Attempt, Delivery, DeliveryState, Job, OutboxKeys, transitions
 from service.jobs.outbox import GONE_SECONDS, new_master

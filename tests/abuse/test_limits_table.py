@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aps_core.errors import APSError
-from service.api.errors import Busy, status_of
-from service.api.limits_table import table
+from service.api.openapi.limits_table import table
+from service.api.problems.errors import Busy, status_of
 from service.jobs import NotNow
 from service.limits import ANSWER, Limits
 from service.main import create_app

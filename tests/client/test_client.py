@@ -15,8 +15,8 @@ from PIL import Image
 
 import aps_client
 from aps_client import AsyncClient, Client, Connection, Retry
+from aps_contract import JobState
 from aps_core.errors import APSError
-from service.jobs import JobState
 from tests.client.proxy import Proxy
 from tests.stack import Stack, png
 

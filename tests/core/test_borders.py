@@ -81,7 +81,7 @@ def test_light_from_beyond_the_border_is_explained_beyond_it(engine, monkeypatch
     assert wide.misfit_B[0] < 1.2 * wide.noise_floor < reflected.misfit_B[0]
     for progress in seen:
         assert isinstance(progress, PictureProgress)
-        assert progress.picture_BCHW.shape[-2:] == (64, 64)
+        assert progress.info.x_hat_BCHW.shape[-2:] == (64, 64)
         assert progress.event()["grid"] == (64, 64)
 
 

@@ -125,7 +125,7 @@ def test_a_kernel_picture_replaces_the_weights_in_every_stage():
     )
     photo = images.open_image(PHOTO.read_bytes())
     spec.check_inputs(Inputs(photo, kernel=picture))
-    used = spec.working_operator((256, 256), picture)
+    used = spec.measurement(Inputs(photo, kernel=picture)).spec
     direct = KernelBlur(kernel=[[0, 128, 0], [255, 255, 255]])
     assert isinstance(used, Compose)
     assert used.stages[0] == direct
@@ -147,7 +147,7 @@ def test_lengths_are_in_pixels_of_the_upload_at_any_working_size(operator):
     spec = RestoreSpec.model_validate({"operator": operator, "working_size": 96})
     uploaded = spec.operator.bind((3, *truth.shape[1:]))(truth[None])[0]
     seen, small = (resize(x, (96, 96)) for x in (uploaded, truth))
-    scaled = spec.working_operator((256, 256)).bind((3, 96, 96))(small[None])[0]
+    scaled = spec.layout((256, 256)).working.bind((3, 96, 96))(small[None])[0]
     unscaled = spec.operator.bind((3, 96, 96))(small[None])[0]
     right, wrong = (
         psnr(x[None, :, 16:-16, 16:-16], seen[None, :, 16:-16, 16:-16]).item()
@@ -162,15 +162,15 @@ def test_only_lengths_are_scaled_and_only_if_the_upload_is_reduced():
     spec = RestoreSpec.model_validate(
         {"operator": {"type": "compose", "stages": stages}, "working_size": 256}
     )
-    assert spec.working_operator((128, 100)) == spec.operator
-    used = spec.working_operator((512, 400))
+    assert spec.layout((128, 100)).working == spec.operator
+    used = spec.layout((512, 400)).working
     assert isinstance(used, Compose)
     blur, reduction = used.stages
     assert isinstance(blur, GaussianBlur)
     assert blur.sigma == pytest.approx(0.5)
     assert isinstance(reduction, SuperResolution)
     assert reduction.factor == 2
-    assert "blur of 0.5 pixels, then a reduction" in spec.working_operator((512, 400)).words()
+    assert "blur of 0.5 pixels, then a reduction" in spec.layout((512, 400)).working.words()
 
 
 def test_a_random_path_keeps_its_shape_when_the_upload_is_reduced():
@@ -180,5 +180,5 @@ def test_a_random_path_keeps_its_shape_when_the_upload_is_reduced():
     )
     seen = resize(spec.operator.bind((3, *truth.shape[1:]))(truth[None])[0], (128, 128))
     small = resize(truth, (128, 128))[None]
-    found = spec.working_operator((256, 256)).bind((3, 128, 128))(small)
+    found = spec.layout((256, 256)).working.bind((3, 128, 128))(small)
     assert psnr(found, seen[None]).item() > 45

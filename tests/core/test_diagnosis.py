@@ -1,6 +1,6 @@
 """Diagnosis: features against closed forms, families of blur, compression, missing pixels.
 
-``benchmarks/diagnosis.py`` measures errors and calibration on all withheld pictures.
+``research/diagnosis/simulated.py`` measures errors and calibration on all withheld pictures.
 """
 
 import io
@@ -22,6 +22,7 @@ from aps_core.imaging import images
 from aps_core.imaging.images import Picture
 from aps_core.imaging.noise import add_poisson
 from aps_core.operators.super_resolution import SuperResolution
+from aps_core.restoration.measurement import Measurement
 from aps_core.tasks import RestoreSpec
 from training.diagnosis.simulate import Truth, degraded, filtered, to_image
 
@@ -238,11 +239,10 @@ def test_photons_are_counted(count):
     assert diagnosis.proposal is not None
     spec = RestoreSpec.model_validate(diagnosis.proposal)
     assert (spec.noise, spec.peak) == ("poisson", found(diagnosis, "noise").values["peak"])
-    auto = RestoreSpec(operator={"type": "auto"})
     taken = found_by(diagnosis, "auto")
     assert taken is not None
-    assert (auto.with_found(taken).noise, auto.with_found(taken).peak) == ("poisson", taken.peak)
-    assert auto.model_copy(update={"sigma": 0.1}).with_found(taken).noise == "gaussian"
+    assert Measurement(clean, "auto").identified(taken).peak == taken.peak is not None
+    assert Measurement(clean, "auto", sigma=0.1).identified(taken).peak is None
     white = clean + 0.12 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     other = diagnose(images.encode_png(white.clamp(-1, 1)))
     assert found(other, "noise").values["kind"] == "gaussian"
@@ -308,7 +308,7 @@ def test_proposals_are_restore_jobs(family):
     spec.check((256, 256), None, False)
     if family == "enlarged":
         assert isinstance(spec.operator, SuperResolution)
-        assert spec.measurement_size((256, 256))[0] * spec.operator.factor <= 256
+        assert spec.layout((256, 256)).measured[0] * spec.operator.factor <= 256
 
 
 def test_small_and_unreadable_pictures():

@@ -11,7 +11,7 @@ from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.metrics import psnr
-from aps_core.imaging.images import Picture, to_pil
+from aps_core.imaging.images import Picture, open_image, to_pil, to_tensor
 from aps_core.imaging.total_variation import total_variation_estimate
 from aps_core.numerics.likelihood import MeasurementLikelihood
 from aps_core.objectives.measurement import MeasurementObjective
@@ -22,9 +22,16 @@ from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.types import MASK
-from benchmarks.documents import middles
 
 PAGES = Path(__file__).parents[2] / "examples" / "documents"
+
+
+def middles(every):
+    """Name and middle 128 pixels of every Nth page."""
+    for path in sorted(PAGES.glob("*.png"))[::every]:
+        x = to_tensor(open_image(path.read_bytes()))
+        top, left = ((side - 128) // 2 for side in x.shape[1:])
+        yield path.stem, x[:, top : top + 128, left : left + 128]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +55,7 @@ def test_a_restoration_is_better_than_its_first_estimate(engine):
     """Of pictures behind a Gaussian blur, in two rounds without a final correction."""
     setup, gains = Setup.recommended(engine), []
     sampler = PlugAndPlay(steps=2)
-    for label, x in middles(PAGES, 6):
+    for label, x in middles(6):
         case = make_case(engine, setup, "native", "gaussian_blur", label, x, 0.05, 0)
         assert isinstance(case.objective, MeasurementLikelihood)
         first = total_variation_estimate(case.objective, torch.zeros(1, 3, 128, 128))
@@ -62,7 +69,7 @@ def test_a_restoration_is_better_than_its_first_estimate(engine):
 @pytest.mark.parametrize("side", [3, 24])
 def test_what_is_missing_of_empty_paper_is_paper(engine, side):
     """Small and large holes in a page without any noise; it had become grey, or dark."""
-    (_, x), *_ = middles(PAGES, 1)
+    _, x = next(middles(1))
     grey = 0.84 * torch.ones(1, 3, 128, 128)
     grey[..., 64:, :] = 0.84 * x[..., 64:, :]
     known = torch.ones(128, 128)
@@ -83,7 +90,7 @@ def test_screens_with_missing_pixels_need_no_noise(engine):
     """Without noise they are restored as well as with some; it had been 5 and 15 dB worse."""
     setup, differences = Setup.recommended(engine), []
     sampler = PlugAndPlay(**engine.spec.recommended_for(PlugAndPlay))
-    for label, x in middles(PAGES, 2)[10::4]:
+    for label, x in list(middles(2))[10::4]:
         exact, noisy = (
             driver.sample(
                 engine.prior,
@@ -113,7 +120,7 @@ def test_plain_paper_has_no_edge_at_its_border(engine):
 
 
 def test_a_sampler_that_does_not_suit_the_prior_is_noted(engine):
-    y = middles(PAGES, 10)[0][1][:, :32, :32]
+    y = next(middles(10))[1][:, :32, :32]
     quick = {"steps": 1, "inner_steps": 1}
     for sampler, noted in (("aps", True), ("plug_and_play", False)):
         spec = RestoreSpec.model_validate(
@@ -130,7 +137,7 @@ def test_a_sampler_that_does_not_suit_the_prior_is_noted(engine):
 def test_missing_pixels_are_first_filled_along_slopes(engine):
     """Total variation fills them with steps, which the prior does not mend."""
     setup, gains = Setup.recommended(engine), []
-    for label, x in middles(PAGES, 10):
+    for label, x in middles(10):
         case = make_case(engine, setup, "native", "inpainting50", label, x, 0.05, 0)
         assert isinstance(case.objective, MeasurementLikelihood)
         steps = total_variation_estimate(case.objective, torch.zeros(1, 3, 128, 128))

@@ -15,7 +15,7 @@ from aps_core.identify.blind.kernel_search import KernelEstimate
 from aps_core.identify.blind.sparse_gradients import SparseGradients
 from aps_core.identify.kinds.auto import Auto
 from aps_core.identify.kinds.blind_blur import BlindBlur
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators.base import KERNEL_SIDE

@@ -12,7 +12,7 @@ from torch import Tensor
 from aps_core import Measurement, restore
 from aps_core.engines.engine import ImageEngine
 from aps_core.identify.kinds.auto import Auto
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.operators.compose import AVERAGED, STORED, Compose, as_stored
@@ -121,11 +121,14 @@ def test_the_library_does_so_for_files_and_pil_images(
 ) -> None:
     path = tmp_path / "blurred.jpg"
     path.write_bytes(compressed(truth, 70))
-    from_path, from_pil, from_pixels = (
-        restore(Measurement(y, BLUR), engine, preset="fast").pictures_BCHW[0]
+    results = [
+        restore(Measurement(y, BLUR), engine, preset="fast")
         for y in (path, Image.open(path), images.to_tensor(images.open_image(path.read_bytes())))
-    )
-    assert Measurement(path, BLUR).caveats() == [STORED.format(70)]
-    assert Measurement(path, JPEG(quality=70)).caveats() == []
+    ]
+    from_path, from_pil, from_pixels = (result.pictures_BCHW[0] for result in results)
+    assert results[0].notes == results[1].notes == [STORED.format(70)]
+    assert results[2].notes == []
+    named = restore(Measurement(path, JPEG(quality=70)), engine, preset="fast")
+    assert STORED.format(70) not in named.notes
     assert torch.equal(from_path, from_pil)
     assert psnr(from_path, truth) > psnr(from_pixels, truth) + 1

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def photos():
 
 
 def planned(measurement):
-    engine = SimpleNamespace(device=torch.device("cpu"), stride=8)  # the plan needs no more of it
+    engine: Any = SimpleNamespace(device=torch.device("cpu"), stride=8)  # all that a plan reads
     return plan(measurement, Settings(sampler=APSConfig(), loss=MeasurementLoss()), engine)
 
 

@@ -318,7 +318,7 @@ def test_tiles_leave_no_seams_in_a_smooth_gradient():
         result = run(tiled, inputs, engine)
         assert isinstance(result, PictureResult)
         pictures[tile] = result.pictures_BCHW[0].float()
-    tiling = tiled.tiling((size[1], size[0]))
+    tiling = tiled.layout((size[1], size[0])).tiling
     assert tiling is not None
     assert seam(pictures[96] - truth, tiling) < 1.5
     tiled_db, whole_db = (psnr(pictures[tile][None], truth[None]).item() for tile in (96, None))

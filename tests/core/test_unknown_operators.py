@@ -28,7 +28,7 @@ from aps_core.identify.diagnosis.report import Finding
 from aps_core.identify.kinds.auto import Auto
 from aps_core.identify.kinds.blind import Blind
 from aps_core.identify.kinds.blind_blur import BlindBlur
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.operators import OperatorSpec
@@ -287,7 +287,7 @@ def test_a_part_is_diagnosed_from_the_whole_picture(engine):
     assert result.found.operator.angle == pytest.approx(20, abs=5)
     assert result.pictures_BCHW.shape[-2:] == (64, 64)
     given = aps.Measurement(part.image, "auto", whole=whole.image)
-    assert given.identified()[1] == result.found
+    assert aps.restore(given, engine, sampler=auto().sampler).found == result.found
     with pytest.raises(InvalidSpec, match="smaller than the image"):
         auto().check_sizes(Inputs(whole, whole=part))
 

@@ -15,7 +15,7 @@ import promql_parser
 import pytest
 import yaml
 
-from service.api.health import router
+from service.api.system.health import router
 from service.launch.supervisor import STOP_SECONDS
 from tests.deploy.crds import SCHEMAS
 

@@ -95,6 +95,34 @@ def test_the_environment_of_compose_names_settings_that_exist() -> None:
     assert settings.auth_required
 
 
+def test_workflows_pin_what_they_use_and_a_pull_request_runs_what_a_release_runs() -> None:
+    found = {
+        path.stem: yaml.safe_load(path.read_text())
+        for path in (ROOT / ".github/workflows").glob("*.yml")
+    }
+    for workflow in found.values():
+        for step in (step for job in workflow["jobs"].values() for step in job["steps"]):
+            if "uses" in step:
+                assert re.search(r"@v\d+$|@[0-9a-f]{40}$", step["uses"]), step["uses"]
+    pull_request, release = (
+        [step.get("run") for step in found[name]["jobs"]["test"]["steps"]]
+        for name in ("pull-request", "release")
+    )
+    assert ".ci/run" in pull_request
+    assert set(pull_request) <= set(release)
+
+
+def test_the_hook_before_a_commit_runs_the_fast_check() -> None:
+    [repository] = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    [hook] = repository["hooks"]
+    assert hook["entry"] == "scripts/check --fast"
+    done = subprocess.run(
+        [ROOT / "scripts/check", "--fast"], capture_output=True, text=True, check=False
+    )
+    assert "formatted" in done.stdout, done.stderr
+    assert "mypy" not in done.stdout
+
+
 def test_a_release_builds_both_images_of_the_tagged_version_and_lists_their_digests() -> None:
     workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
@@ -103,9 +131,6 @@ def test_a_release_builds_both_images_of_the_tagged_version_and_lists_their_dige
     assert "for image in api worker" in commands
     assert ".ci/run" in commands
     assert "digests.txt" in commands
-    for step in steps:
-        if "uses" in step:
-            assert re.search(r"@v\d+$|@[0-9a-f]{40}$", step["uses"]), step["uses"]
     for name, pattern in (
         ("docker-compose.yml", r"APS_VERSION:-([\d.]+)"),
         ("k8s/base/kustomization.yaml", r"newTag: ([\d.]+)"),

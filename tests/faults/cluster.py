@@ -14,19 +14,11 @@ from typing import Any, Literal
 from redis import Redis
 from redis.exceptions import RedisError
 
+from aps_contract import Event, JobState
 from aps_core.tasks import validate_spec
 from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
-from service.jobs import (
-    ArtifactStore,
-    Event,
-    Job,
-    JobState,
-    JobStore,
-    WorkerRegistry,
-    new_job_id,
-    open_store,
-)
+from service.jobs import ArtifactStore, Job, JobStore, WorkerRegistry, new_job_id, open_store
 from service.launch.embedded_server import server_binary, server_command
 from service.launch.processes import worker_command
 from service.launch.supervisor import process

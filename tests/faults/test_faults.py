@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import OutOfMemoryError
 
+from aps_contract import JobState
 from aps_core.tasks import validate_spec
-from service.jobs import Job, JobState
+from service.jobs import Job
 from tests.faults.cluster import LEASE, STEPS, Cluster, Victim
 from tests.stack import TIMEOUT
 

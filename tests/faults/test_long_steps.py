@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.jobs import Job, JobState
+from aps_contract import JobState
+from service.jobs import Job
 from tests.faults.cluster import LEASE, Cluster
 from tests.stack import TIMEOUT
 

@@ -12,13 +12,13 @@ from redis import Redis
 from aps_core.capabilities import describe
 from aps_core.errors import InvalidSpec, WeightsMissing
 from service.api.app_state import Services
-from service.api.availability import (
+from service.api.jobs.availability import (
     check_weights,
     describe_operators,
     describe_priors,
     worker_for,
 )
-from service.api.errors import NoWorker, PriorNotLoaded
+from service.api.problems.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from service.jobs.workers import RECENT_SECONDS
 from service.settings import Settings

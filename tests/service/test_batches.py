@@ -13,12 +13,12 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from service.api.accept import Submission
+from aps_contract import MAX_PICTURES, Webhook
 from service.api.app_state import Services
-from service.api.batch_accept import MAX_SECONDS, accept_batch
-from service.api.batch_views import MAX_PICTURES
-from service.api.options import Options
-from service.jobs import Batch, Quota, Webhook
+from service.api.batches.accept import MAX_SECONDS, accept_batch
+from service.api.jobs.accept import Submission
+from service.api.jobs.options import Options
+from service.jobs import Batch, Quota
 from service.settings import Settings
 from tests.apis import register_idle_worker
 from tests.stack import TIMEOUT, Stack, png, uri
@@ -250,7 +250,7 @@ def test_a_slow_batch_is_accepted_in_parts(
     shared = Submission("restore", QUICK, {}, idempotency_key="c")
     clock = iter([0.0, 0.0, MAX_SECONDS + 1])
     with monkeypatch.context() as patch:
-        patch.setattr("service.api.batch_accept.now", lambda: next(clock))
+        patch.setattr("service.api.batches.accept.now", lambda: next(clock))
         first, _ = submit(services, shared, images)
     assert [entry.error and entry.error.code for entry in first.entries] == [None, "busy"]
     again, _ = submit(services, shared, images)

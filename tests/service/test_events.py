@@ -12,7 +12,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from service.api.events import EventHub, Frame, _Feed, is_event_id
+from service.api.events.hub import EventHub, Frame, _Feed, is_event_id
 from tests.apis import running_api
 from tests.stack import Stack, stream_events
 
@@ -65,7 +65,7 @@ def test_an_event_that_cannot_be_read_ends_streams_but_not_the_hub(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Clients then reconnect. A canceled hub ends, although a client caught its cancellation."""
-    monkeypatch.setattr("service.api.events.OUTAGE_SECONDS", 0)
+    monkeypatch.setattr("service.api.events.hub.OUTAGE_SECONDS", 0)
     hub, reads = EventHub(cast(Any, None), cast(Any, None)), []
 
     async def read() -> None:

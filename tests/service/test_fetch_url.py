@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from service.api.errors import BodyTooLarge
+from service.api.problems.errors import BodyTooLarge
 from service.egress.requests import EgressFailed, UrlRefused, destination, is_public
 from service.settings import Settings
 from service.uploads.fetch_url import fetch

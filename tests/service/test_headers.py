@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.headers import (
+from service.api.requests.headers import (
     InvalidHeader,
     Preference,
     RangeNotSatisfiable,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from service.api.errors import STATUS
+from service.api.problems.errors import STATUS
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]

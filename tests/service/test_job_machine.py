@@ -14,7 +14,8 @@ from hypothesis.stateful import (
 )
 from redis import Redis
 
-from service.jobs import Claim, Job, JobError, JobState, JobStore, Progress, new_job_id
+from aps_contract import JobError, JobState, Progress
+from service.jobs import Claim, Job, JobStore, new_job_id
 
 OWNERS = st.sampled_from(["a", "b", "c"])
 MAX_ATTEMPTS = 3

@@ -8,18 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from service.jobs import (
-    Claim,
-    Job,
-    JobError,
-    JobState,
-    JobStore,
-    Phase,
-    Progress,
-    WorkerInfo,
-    WorkerRegistry,
-    new_job_id,
-)
+from aps_contract import JobError, JobState, Phase, Progress
+from service.jobs import Claim, Job, JobStore, WorkerInfo, WorkerRegistry, new_job_id
 
 
 def make_job(**changes: object) -> Job:

@@ -12,8 +12,8 @@ from PIL import Image
 
 from aps_client import Client
 from aps_core.tasks import RestoreSpec
-from service.api.availability import computable, worker_for
-from service.api.errors import NoWorker, PriorNotLoaded
+from service.api.jobs.availability import computable, worker_for
+from service.api.problems.errors import NoWorker, PriorNotLoaded
 from service.jobs import WorkerInfo
 from tests.apis import running_api
 from tests.stack import Stack

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from redis import Redis
 
 from aps_cli.main import main
-from service.jobs import Claim, Job, JobState, JobStore, Phase, Priority, Progress, new_job_id
+from aps_contract import JobState, Phase, Priority, Progress
+from service.jobs import Claim, Job, JobStore, new_job_id
 from service.settings import Settings, queue_name
 from tests.service.records import submitted
 

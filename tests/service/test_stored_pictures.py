@@ -13,19 +13,12 @@ import httpx
 import pytest
 from redis import Redis
 
+from aps_contract import JobState
 from aps_core.tasks import TaskSpec
 from service.api.app_state import Services
 from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
-from service.jobs import (
-    ArtifactStore,
-    Job,
-    JobState,
-    KnownPictures,
-    QuotaExceeded,
-    new_job_id,
-    open_store,
-)
+from service.jobs import ArtifactStore, Job, KnownPictures, QuotaExceeded, new_job_id, open_store
 from service.settings import Settings
 from tests.stack import Stack, png
 

@@ -10,9 +10,10 @@ from threading import Event
 import pytest
 from redis import Redis
 
+from aps_contract import JobState
 from service.dispatch.notifier import JobNotifier
 from service.dispatch.sweeper import Sweeper
-from service.jobs import ArtifactStore, Claim, Job, JobState, JobStore, new_job_id, open_store
+from service.jobs import ArtifactStore, Claim, Job, JobStore, new_job_id, open_store
 from service.settings import Settings, queue_name
 from tests.service.records import submitted
 

@@ -15,6 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from redis import Redis
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from aps_contract import Progress
 from service.jobs import (
     Claim,
     Delivery,
@@ -23,7 +24,6 @@ from service.jobs import (
     JobStore,
     Outbox,
     OutboxKeys,
-    Progress,
     new_job_id,
     open_store,
 )

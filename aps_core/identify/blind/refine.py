@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aps_core.identify.blind.effort import Effort
-
-if TYPE_CHECKING:
-    from aps_core.identify.diagnosis import Diagnosis, Found
-    from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.diagnosis import Diagnosis, Found
+from aps_core.identify.diagnosis.found import BlurSearch
+from aps_core.identify.search import Search
+from aps_core.operators.compose import with_stage
+from aps_core.operators.jpeg import FINEST, JPEG
 
 REACH = 0.35
 """Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
@@ -45,11 +46,8 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         diagnosis: that of the upload.
         search: the upload and what is known of its noise.
     """
-    from aps_core.identify.blind.families import FAMILIES
     from aps_core.identify.blind.movement import movement_of
     from aps_core.identify.blind.photograph import blur_of
-    from aps_core.identify.diagnosis.found import BlurSearch
-    from aps_core.operators.compose import with_stage
 
     values = diagnosis.blur
     if values.get("family") != "motion" or DISTURBING & {each.kind for each in diagnosis.wrong}:
@@ -97,7 +95,6 @@ def rounding_of(diagnosis: Diagnosis) -> float:
     """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
     one. A search that does not know of it explains the upload by smaller blurs.
     """
-    from aps_core.operators.jpeg import FINEST, JPEG
 
     qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]
     return max((JPEG(quality=min(FINEST, quality)).rounding for quality in qualities), default=0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aps_core.identify.blind.families import FAMILIES
 from aps_core.identify.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
 from aps_core.operators.jpeg import averaged
 
@@ -25,7 +26,7 @@ SLIGHTLY, ROUNDED_UP = 1.5, 1.15
 WIDEST = 3.0
 """Standard deviation of an estimated blur in pixels above which a picture is restored at a reduced
 size. Of wider blurs the small errors of the estimate become waves and false strokes. Simulated ones
-are 0.4 dB worse, in 40 % of the time (``benchmarks/wide_blurs.py``).
+are 0.4 dB worse, in 40 % of the time (``research/wide_blurs/compare.py``).
 """
 WORTHWHILE = 0.8
 """Greatest scale for which a picture is reduced."""
@@ -50,7 +51,6 @@ def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | N
         operator: in JSON, with lengths in pixels of the picture.
         size: width and height of the picture.
     """
-    from aps_core.identify.blind.families import FAMILIES
 
     stages = operator.get("stages", [operator])
     if any(stage["type"] == "super_resolution" for stage in stages):

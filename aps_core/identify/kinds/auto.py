@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from aps_core.errors import NothingToRestore
+from aps_core.identify.blind.refine import refined
+from aps_core.identify.diagnosis import Diagnosis, Found, examine, found_by
 from aps_core.identify.kinds.blind import Blind
-from aps_core.identify.kinds.unknown import Search, UnknownOperator
-
-if TYPE_CHECKING:
-    from aps_core.identify.diagnosis import Diagnosis, Found
+from aps_core.identify.kinds.unknown import UnknownOperator
+from aps_core.identify.search import Search
 
 
 class Auto(UnknownOperator):
@@ -28,8 +28,6 @@ class Auto(UnknownOperator):
             NothingToRestore: there is nothing that an operator describes, or the camera shook and
                 the blur's shape was not found.
         """
-        from aps_core.identify.blind.refine import refined
-        from aps_core.identify.diagnosis import examine
 
         diagnosis = examine(search.upload)
         if diagnosis.shaken:
@@ -44,7 +42,6 @@ def proposed(diagnosis: Diagnosis, search: Search) -> Found:
     Raises:
         NothingToRestore: there is nothing that an operator describes.
     """
-    from aps_core.identify.diagnosis import found_by
 
     found = found_by(diagnosis, Auto.model_fields["type"].default, search.size, search.working_size)
     if found is None:

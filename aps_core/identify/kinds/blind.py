@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from aps_core.errors import NothingToRestore
+from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.diagnosis import Diagnosis, Found, examine, found_by
 from aps_core.identify.kinds.blind_blur import UnknownBlur
-from aps_core.identify.kinds.unknown import Search
+from aps_core.identify.search import Search
 from aps_core.operators.base import OperatorSpec
 from aps_core.operators.compose import Compose
-
-if TYPE_CHECKING:
-    from aps_core.identify.diagnosis import Diagnosis, Found
 
 
 class Blind(UnknownBlur):
@@ -33,13 +32,11 @@ class Blind(UnknownBlur):
                 the blur's shape was not found.
             InvalidSpec: the prior cannot draw pictures.
         """
-        from aps_core.identify.diagnosis import examine
 
         return self.explained(search, examine(search.upload))
 
     def explained(self, search: Search, diagnosis: Diagnosis) -> Found:
         """:meth:`find` with the diagnosis of the upload."""
-        from aps_core.identify.diagnosis import found_by
 
         diagnosed = found_by(diagnosis, self.type, search.size, search.working_size)
         try:
@@ -61,7 +58,6 @@ class Blind(UnknownBlur):
         """What was diagnosed beside the blur. A picture that looks enlarged where a kind of blur
         was named is taken as blurred only: the two look alike.
         """
-        from aps_core.identify.blind.families import FAMILIES
 
         if diagnosed is None:
             return []

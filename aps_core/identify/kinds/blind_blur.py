@@ -12,13 +12,18 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.identify.blind.effort import KERNEL_SEARCH, SIDE, Effort
-from aps_core.identify.kinds.unknown import Search, UnknownOperator
+from aps_core.identify.blind.families import FAMILIES, Family, Parameters
+from aps_core.identify.blind.refine import REACH, refined, rounding_of
+from aps_core.identify.diagnosis import Diagnosis, Found, examine
+from aps_core.identify.diagnosis.found import BlurSearch, KernelSearch
+from aps_core.identify.diagnosis.propose import least_confidence
+from aps_core.identify.kinds.unknown import UnknownOperator
+from aps_core.identify.search import Search
 from aps_core.operators.base import OperatorSpec
+from aps_core.operators.kernel_blur import KernelBlur
 
 if TYPE_CHECKING:
     from aps_core.identify.blind.em import Estimate
-    from aps_core.identify.blind.families import Family, Parameters
-    from aps_core.identify.diagnosis import Diagnosis, Found
 
 Kind = Literal["gaussian", "defocus", "motion"]
 
@@ -103,11 +108,7 @@ class UnknownBlur(UnknownOperator):
         Raises:
             NothingToRestore: neither was found.
         """
-        from aps_core.identify.blind.families import FAMILIES
         from aps_core.identify.blind.kernel_search import kernel_of
-        from aps_core.identify.blind.refine import rounding_of
-        from aps_core.identify.diagnosis.found import Found, KernelSearch
-        from aps_core.operators.kernel_blur import KernelBlur
 
         if not shape_is_searched(diagnosis):
             known = self._of_a_family(diagnosis, search)
@@ -144,9 +145,7 @@ class UnknownBlur(UnknownOperator):
 
     def _of_a_family(self, diagnosis: Diagnosis, search: Search) -> Found:
         """A blur of the asked or the diagnosed kind; raises as :meth:`blur`."""
-        from aps_core.identify.blind.families import FAMILIES
         from aps_core.identify.blind.photograph import blur_of
-        from aps_core.identify.blind.refine import REACH, rounding_of
 
         values = diagnosis.blur
         kind = values.get("family") if self.kind == "auto" else self.kind
@@ -185,11 +184,8 @@ class UnknownBlur(UnknownOperator):
     def _near_diagnosis(self, diagnosis: Diagnosis, blur: OperatorSpec, search: Search) -> Found:
         """The diagnosed blur of a page or screen, measured more closely if the spectrum confirms
         it. The spectrum of letters does not fall as that of photographs: a search that looks
-        farther ends at wrong sizes (``benchmarks/blind.py``).
+        farther ends at wrong sizes (``research/blind/compare.py``).
         """
-        from aps_core.identify.blind.refine import refined
-        from aps_core.identify.diagnosis.found import Found
-        from aps_core.identify.diagnosis.propose import least_confidence
 
         found = Found(
             asked=self.type,
@@ -208,7 +204,6 @@ class UnknownBlur(UnknownOperator):
     def _found(
         self, diagnosis: Diagnosis, family: Family, guess: Parameters | None, estimate: Estimate
     ) -> Found:
-        from aps_core.identify.diagnosis.found import BlurSearch, Found
 
         if not estimate.converged and guess is None:
             raise NothingToRestore(
@@ -245,14 +240,13 @@ class BlindBlur(UnknownBlur):
 
     def find(self, search: Search) -> Found:
         """See :meth:`UnknownBlur.blur`."""
-        from aps_core.identify.diagnosis import examine
 
         return self.blur(search, examine(search.upload))
 
 
 def shape_is_searched(diagnosis: Diagnosis) -> bool:
     """Whether 'free_kernel' looks for the blur's shape. Not on a photograph that is not shaken: the
-    evidence of edges finds kernels even in sharp ones (``benchmarks/clean_kernels.py``).
+    evidence of edges finds kernels even in sharp ones (``research/free_kernels/sharp.py``).
     """
     return diagnosis.shows_document or diagnosis.shaken
 
@@ -262,7 +256,6 @@ def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, 
     else at one of the same width.
     """
     from aps_core.identify.blind.em import WIDEST
-    from aps_core.identify.blind.families import FAMILIES
 
     if all(name in values for name in family.names):
         return tuple(values[name] for name in family.names), WIDEST

@@ -3,46 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from aps_core.errors import InvalidSpec
+from aps_core.identify.search import Search
 from aps_core.operators.base import Bound, OperatorSpec, Shape, Support
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from aps_core.engines.engine import ImageEngine
     from aps_core.identify.diagnosis.found import Found
-    from aps_core.imaging.images import Picture
-    from aps_core.types import InnerHook
 
 ASSUMED_REACH, ASSUMED_GRID = 16, 8
 """Pixels that a degradation reaches to each side, and its block size, while it is unknown."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """What an unknown operator is identified from."""
-
-    upload: Picture
-    engine: ImageEngine | None = None
-    """The job's prior; None if it is not a registered one."""
-    sigma: float | None = None
-    """Standard deviation of the noise on the [-1, 1] scale; None if it is unknown."""
-    seed: int = 0
-    on_inner: InnerHook | None = None
-    """Called during long work; returning False cancels."""
-    part: tuple[int, int] | None = None
-    """Width and height of the part of the upload that is restored; None for all of it."""
-    working_size: int | None = None
-    """Longer side to which the restored picture is reduced; None: it is not."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of what is restored."""
-        return self.part or self.upload.size
 
 
 class UnknownOperator(OperatorSpec):

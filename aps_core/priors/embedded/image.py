@@ -71,7 +71,7 @@ class EmbeddedPrior(EmbeddedImagePrior):
         "anchor_temperature": 2.0,
         "guidance_scale": 1.0,
     }
-    tuned: ClassVar[dict[str, dict[str, Any]]] = {  # benchmarks/results/sampler-tuning.md
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {  # research/tuning/sampler-tuning.md
         "carried_evidence": {
             "steps": 10,
             "inner_steps": 6,
@@ -79,7 +79,7 @@ class EmbeddedPrior(EmbeddedImagePrior):
             "correction": 2.0,
             "smoothness": 4.0,
             "curvature": 2.0,
-            "denoising": 0.8,  # this and curvature: benchmarks.tune_default
+            "denoising": 0.8,  # this and curvature: research.tuning.default
             "anchor_score": "margin",
             "anchor_temperature": 2.0,
         },

@@ -1,0 +1,1 @@
+"""Studies beside the product: what they asked, and what they decided. Nothing depends on them."""

@@ -1,0 +1,1 @@
+"""Batches: many restorations in one request."""

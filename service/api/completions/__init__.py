@@ -1,0 +1,1 @@
+"""Text jobs in OpenAI's format."""

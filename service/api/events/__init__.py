@@ -1,0 +1,1 @@
+"""Events of jobs: server-sent streams, and deliveries of webhooks."""

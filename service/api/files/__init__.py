@@ -1,0 +1,1 @@
+"""Upload of pictures, and download of job files."""

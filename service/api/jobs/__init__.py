@@ -1,0 +1,1 @@
+"""Jobs: submission, estimates, and the routes that follow them."""

@@ -1,0 +1,1 @@
+"""Errors of the API, and the problem documents that report them."""

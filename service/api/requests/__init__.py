@@ -1,0 +1,1 @@
+"""Parsing, validation and limits of requests, independent of the resource."""

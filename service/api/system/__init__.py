@@ -1,0 +1,1 @@
+"""What the service offers, its health, and sign-in of browsers."""
