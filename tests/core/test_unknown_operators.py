@@ -125,7 +125,7 @@ def test_the_spectrum_measures_a_movement_more_closely(monkeypatch, true, name):
     family = FAMILIES["motion"]
     upload = blurred(photo(name), family.blur(true), 0.02)
     diagnosis = too_long(upload, 1.15 * true[0])
-    monkeypatch.setattr("aps_core.identify.diagnosis.examine", lambda _: diagnosis)
+    monkeypatch.setattr("aps_core.identify.kinds.auto.examine", lambda _: diagnosis)
     found = Auto().find(Search(upload))
     assert found.operator.type == family.operator
     used = tuple(getattr(found.operator, each) for each in family.names)
@@ -172,7 +172,7 @@ def compressed(name, quality, kind, true):
 def test_beside_jpeg_traces_a_movement_is_measured_too(monkeypatch, true, name, quality):
     upload, family = compressed(name, quality, "motion", true), FAMILIES["motion"]
     diagnosis = too_long(upload, 1.15 * true[0])
-    monkeypatch.setattr("aps_core.identify.diagnosis.examine", lambda _: diagnosis)
+    monkeypatch.setattr("aps_core.identify.kinds.auto.examine", lambda _: diagnosis)
     proposed, found = found_by(diagnosis, "auto"), Auto().find(Search(upload))
     assert isinstance(found.operator, Compose)
     assert isinstance(proposed.operator, Compose)
@@ -349,8 +349,8 @@ def test_an_enlarged_upload_is_restored_at_its_own_size_at_most(engine):
     result, operator = restored(auto(), upload, engine)
     assert operator.type == "super_resolution"
     assert result.pictures_BCHW.shape[-2:] == auto().output_size((64, 64)) == (64, 64)
-    found = Auto().find(Search(upload))
-    assert max(auto(working_size=32).with_found(found).output_size((64, 64))) <= 32
+    smaller, _ = restored(auto(working_size=56), upload, engine)
+    assert max(smaller.pictures_BCHW.shape[-2:]) <= 56
     library = aps.restore(aps.Measurement(upload.image, "auto"), engine, sampler=SAMPLER)
     assert library.found == result.found
     assert library.image.size == (64, 64)
