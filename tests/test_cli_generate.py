@@ -7,9 +7,9 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
-from aps_core.engines.engine import ImageEngine
 from aps_core.imaging import images
 from aps_core.tasks import GenerateSpec, Inputs, run
+from tests.engines import image_engine
 
 
 def aps(*arguments):
@@ -36,7 +36,7 @@ def test_generation_is_reproducible_by_seed(tmp_path):
 
 
 def test_a_stopped_run_continues_with_the_same_tokens_and_the_prompt_matters():
-    engine = ImageEngine.load("embedded")
+    engine = image_engine("embedded")
     spec = GenerateSpec(
         prompt="a red flower", width=48, height=48, sampler={"steps": 4, "guidance_scale": 2.0}
     )

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.imaging.images import Picture
 from aps_core.operators.denoise import Denoise
 from aps_core.runtime.process import reproducible
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.estimate import estimate
+from tests.engines import image_engine
 
 PHOTO = Path(__file__).parents[1] / "examples" / "photos" / "coffee.png"
 
@@ -26,7 +26,7 @@ def test_a_restoration_takes_about_the_time_that_was_estimated(side):
     spec = RestoreSpec(operator=Denoise(type="denoise"), sigma=0.05, preset="fast")
     photo = Image.open(PHOTO).resize((side, side))
     with reproducible(threads=1):
-        engine = ImageEngine.load("embedded", "cpu")
+        engine = image_engine("embedded")
         said = estimate(spec, (side, side), engine.seconds_per_token()).seconds
         start = time.perf_counter()
         run(spec, Inputs(Picture(photo)), engine)

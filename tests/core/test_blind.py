@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import NothingToRestore, SamplingCancelled
 from aps_core.identify.blind import photograph
 from aps_core.identify.blind.effort import Effort
@@ -15,6 +14,7 @@ from aps_core.identify.blind.likelihood import UnseenDetail, WhiteNoise
 from aps_core.imaging import images, noise
 from aps_core.imaging.images import Picture
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from tests.engines import image_engine
 
 PHOTOS = Path(__file__).parents[2] / "examples/photos"
 ROWS, COLUMNS, BLOCK = 3, 3, 4
@@ -76,7 +76,7 @@ def test_em_finds_the_width_of_the_exact_posterior(seed, start):
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu")
+    return image_engine("embedded")
 
 
 def blurred(family, parameters, name="castle", side=96, sigma=0.02):

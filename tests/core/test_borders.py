@@ -18,6 +18,7 @@ from aps_core.tasks.estimate import estimate
 from aps_core.tasks.progress import PictureProgress, Progress
 from aps_core.tasks.results import PictureResult
 from aps_core.types import InnerInfo, StepInfo
+from tests.engines import image_engine
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/motorcycle.png"
 BLUR = {"type": "defocus_blur", "radius": 3.0}
@@ -62,7 +63,7 @@ def test_a_wide_operator_measures_a_part_as_the_whole_was_measured(operator):
 
 @pytest.fixture(scope="module")
 def engine() -> ImageEngine:
-    return ImageEngine.load(PRIOR)
+    return image_engine(PRIOR)
 
 
 def test_light_from_beyond_the_border_is_explained_beyond_it(engine, monkeypatch):

@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from pydantic import ValidationError
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import ImageTooLarge, InvalidSpec
 from aps_core.imaging.blending import filled, joined
 from aps_core.imaging.images import Picture, mask_to_tensor, to_pil, to_tensor
@@ -16,13 +15,14 @@ from aps_core.tasks import EditSpec, Inputs, run
 from aps_core.tasks.edit import known_tokens
 from aps_core.tasks.estimate import check_size
 from aps_core.types import MASK
+from tests.engines import image_engine
 
 QUICK = {"steps": 3, "inner_steps": 3}
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded")
+    return image_engine("embedded")
 
 
 def photo(width=50, height=38, mode="RGB"):

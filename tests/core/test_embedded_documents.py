@@ -7,7 +7,6 @@ import torch
 from click.testing import CliRunner
 
 from aps_cli.main import main
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec
 from aps_core.evaluation.cases import Setup, make_case
 from aps_core.evaluation.metrics import psnr
@@ -22,6 +21,7 @@ from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.types import MASK
+from tests.engines import image_engine
 
 PAGES = Path(__file__).parents[2] / "examples" / "documents"
 
@@ -36,7 +36,7 @@ def middles(every):
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded_documents")
+    return image_engine("embedded_documents")
 
 
 def test_the_prior_knows_paper(engine):

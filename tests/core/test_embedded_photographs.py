@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from aps_core import evaluation
-from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.metrics import psnr
 from aps_core.operators import OperatorSpec
 from aps_core.priors.embedded.photographs import EmbeddedPhotographsPrior
 from aps_core.tokenizers.pixels import brightness
+from tests.engines import image_engine
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 NAMES = ("chelsea", "coffee", "hedgehog", "garden")
@@ -18,7 +18,7 @@ NAMES = ("chelsea", "coffee", "hedgehog", "garden")
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded_photographs")
+    return image_engine("embedded_photographs")
 
 
 @pytest.fixture(scope="module")

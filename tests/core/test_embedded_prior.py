@@ -21,6 +21,7 @@ from aps_core.samplers.aps import APSConfig
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.estimate import check_size, estimate
 from aps_core.verdict.fit import round_trip
+from tests.engines import image_engine
 from training.ship import LIMIT_BYTES
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
@@ -28,7 +29,7 @@ PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 @pytest.fixture(scope="module")
 def engine():
-    return Engine.load("embedded")
+    return image_engine("embedded")
 
 
 @pytest.fixture(scope="module")

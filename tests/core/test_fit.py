@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import SamplingCancelled
 from aps_core.imaging import images, noise
 from aps_core.operators import OperatorSpec
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
 from aps_core.verdict.fit import judge, round_trip, text_of, verdict_of
+from tests.engines import image_engine
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PICTURES = ("photos/hedgehog", "documents/page-play", "documents/scan-1650")
@@ -23,7 +23,7 @@ def operator(name, **fields):
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu")
+    return image_engine("embedded")
 
 
 def truth(name, side=64):

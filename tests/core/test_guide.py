@@ -19,6 +19,7 @@ from aps_core.tasks.estimate import check_size
 from aps_core.text.chat import Message, chat_of
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards.loading import load_reward
+from tests.engines import text_engine
 
 SMALL = {"max_new_tokens": 16, "steps": 8}
 SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
@@ -26,7 +27,7 @@ SPEC = GuideSpec(prompt="What is oak?", sampler=SMALL, compare_unguided=True)
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine.load("embedded_text")
+    return text_engine()
 
 
 @pytest.fixture(scope="module")

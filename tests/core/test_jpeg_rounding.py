@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from aps_core import Measurement, restore
-from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation import Setup, make_case
 from aps_core.evaluation.metrics import psnr
 from aps_core.imaging import images
@@ -20,6 +19,7 @@ from aps_core.operators.jpeg import JPEG, TO_YCC, RoundingNoise
 from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.types import StepInfo
+from tests.engines import image_engine
 
 PAGES = sorted((Path(__file__).parents[2] / "examples" / "documents").glob("*.png"))
 SAME = Bound(lambda x_BCHW: x_BCHW)
@@ -102,7 +102,7 @@ def test_a_verdict_takes_at_least_the_rounding_for_noise():
 @pytest.mark.parametrize("corner", [0, 3])
 def test_jpegs_of_pages_are_restored_beyond_their_first_estimate(corner):
     """Of a common encoder, which halves the resolution of chroma; cut anywhere."""
-    engine = ImageEngine.load("embedded_documents")
+    engine = image_engine("embedded_documents")
     gains, firsts = [], []
 
     def keep(info: StepInfo) -> None:
@@ -135,7 +135,7 @@ def test_rounding_counts_as_white_noise_until_it_is_whitened():
 
 def test_rounds_of_a_jpeg_go_on_from_the_last():
     """Unlike those of white noise: its estimates err otherwise than those that were shrunk."""
-    engine = ImageEngine.load("embedded_documents")
+    engine = image_engine("embedded_documents")
     x = images.to_tensor(images.open_image(PAGES[0].read_bytes()))[:, :32, :32]
     case = make_case(engine, Setup.recommended(engine), "native", "jpeg", "page", x, 0.05, 0)
     estimates = []

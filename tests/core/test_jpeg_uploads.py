@@ -22,6 +22,7 @@ from aps_core.operators.inpainting import Inpainting
 from aps_core.operators.jpeg import JPEG
 from aps_core.operators.motion_blur import MotionBlur
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from tests.engines import image_engine
 
 PHOTO = Path(__file__).parents[2] / "examples/photos/castle.png"
 BEYOND = 16
@@ -31,7 +32,7 @@ BLUR = GaussianBlur(sigma=1.5)
 
 @pytest.fixture(scope="module")
 def engine() -> ImageEngine:
-    return ImageEngine.load("embedded_photographs", "cpu")
+    return image_engine("embedded_photographs")
 
 
 @pytest.fixture(scope="module")

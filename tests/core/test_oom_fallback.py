@@ -19,13 +19,14 @@ from aps_core.tasks import Inputs, PictureProgress, PictureResult, run, validate
 from aps_core.tokenizers.magvit2 import MagvitTokenizer
 from aps_core.tokenizers.magvit2_net import Decoder
 from aps_core.types import Grid
+from tests.engines import image_engine
 
 STEPS = 5
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine.load("embedded")
+    return image_engine("embedded")
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_samples_that_exceed_memory_are_computed_one_by_one(
 
 
 def test_a_denoising_prior_sees_samples_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = Engine.load("embedded_documents")
+    pages = image_engine("embedded_documents")
     upload = Inputs(images.Picture(Image.radial_gradient("L").resize((32, 32)).convert("RGB")))
     spec = validate_spec(
         {

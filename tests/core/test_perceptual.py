@@ -20,6 +20,7 @@ from aps_core.objectives.vgg16_net import VGG16, load_vgg16
 from aps_core.operators import Bound
 from aps_core.priors.mmada.spec import MMaDA8B
 from aps_core.tasks import Inputs, RestoreSpec, run
+from tests.engines import image_engine
 
 # index of every convolution in the published network, with its channels in and out
 CONVOLUTIONS = {
@@ -126,7 +127,7 @@ def test_only_the_picture_gets_gradients(files):
 
 def test_the_requested_extractor_is_used(files, monkeypatch):
     """VGG16 is loaded once if selected; if it is missing, an error is raised."""
-    engine = ImageEngine.load("embedded")
+    engine = image_engine("embedded")
     y = pictures(6, (32, 32))[0]
     objectives: dict[str, Any] = {}
     monkeypatch.setenv("APS_WEIGHTS_DIR", str(files[1]))
@@ -154,7 +155,7 @@ def test_the_requested_extractor_is_used(files, monkeypatch):
 
 def test_the_published_prior_uses_vgg16_if_installed_and_notes_if_not(files, monkeypatch, tmp_path):
     """'auto' is resolved by the worker; the result names the extractor."""
-    engine = ImageEngine.load("embedded")
+    engine = image_engine("embedded")
     assert MMaDA8B.recommended_loss == {"measurement": {"perceptual": "auto"}}
     photo = images.Picture(Image.new("RGB", (32, 32), (90, 120, 60)))
     spec = RestoreSpec(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.imaging import images
 from aps_core.tasks import Inputs, RestoreSpec, run
+from tests.engines import image_engine
 
 PHOTO = Path(__file__).parents[2] / "examples" / "photos" / "coffee.png"
 QUICK = {"steps": 6, "inner_steps": 12}
@@ -16,7 +16,7 @@ QUICK = {"steps": 6, "inner_steps": 12}
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded")
+    return image_engine("embedded")
 
 
 @pytest.fixture(scope="module")

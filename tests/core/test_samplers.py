@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 
 from aps_core.aps import sample_aps
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, SamplingCancelled, SamplingDiverged
 from aps_core.objectives.measurement import MeasurementObjective
 from aps_core.operators.base import Bound
@@ -30,6 +29,7 @@ from aps_core.sampling import driver
 from aps_core.sampling.problem import Problem
 from aps_core.theory.toy import CODES, GRID, LENGTH, ToyWorld
 from aps_core.types import MASK
+from tests.engines import image_engine
 
 SAMPLERS: dict[str, tuple[Any, SamplerSpec]] = {
     "prior": (driver.sample, PriorConfig(steps=4)),
@@ -142,7 +142,7 @@ def test_the_hook_can_cancel(world, name):
     "method", [name for name in SamplerSpec.family if not SamplerSpec.named(name).needs_denoiser]
 )
 def test_a_picture_of_a_single_token_is_sampled(method):
-    engine = ImageEngine.load("embedded", "cpu")
+    engine = image_engine("embedded")
     sampler = SamplerSpec.named(method).like(APSConfig(steps=3, inner_steps=2))
     sample = driver.sample(
         engine.prior,

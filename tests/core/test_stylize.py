@@ -7,20 +7,20 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, WeightsMissing
 from aps_core.imaging import images
 from aps_core.objectives.gram import Content, GramStyle, WeightedSum
 from aps_core.samplers.prior import PriorConfig
 from aps_core.sampling import driver
 from aps_core.tasks import Inputs, StylizeSpec, run
+from tests.engines import image_engine
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded")
+    return image_engine("embedded")
 
 
 def photo(name, side=64):

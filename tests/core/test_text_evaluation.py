@@ -12,13 +12,14 @@ from aps_core.evaluation.text import BEST_OF, UNGUIDED, Comparison, Judges, Row
 from aps_core.evaluation.text_summary import distinct_bigrams, summary
 from aps_core.text.config import TextConfig
 from aps_core.text.rewards import LogLikelihoodReward
+from tests.engines import text_engine
 
 SMALL = TextConfig(max_new_tokens=8, steps=4, learning_rate=2.0)
 
 
 @pytest.fixture(scope="module")
 def engine() -> TextEngine:
-    return TextEngine.load("embedded_text")
+    return text_engine()
 
 
 def test_every_method_answers_from_the_same_seeds(engine):

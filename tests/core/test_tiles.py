@@ -21,6 +21,7 @@ from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
 from aps_core.tasks.estimate import Capacity, check_seconds, check_size, estimate
 from tests.core.test_operators import ALL, picture, spec_of
 from tests.core.toys import FlatPrior
+from tests.engines import image_engine
 
 ROOT = Path(__file__).parents[2]
 BYTES_PER_PIXEL = 80
@@ -141,7 +142,7 @@ def test_a_run_resumed_at_any_tile_gives_the_same_picture(engine):
 
 def test_a_resumed_run_has_the_pictures_of_tiles_that_are_more_than_their_tokens():
     """Those of plug and play are between levels, so their tokens do not say all."""
-    pages, checkpoints = ImageEngine.load("embedded_documents"), list[bytes]()
+    pages, checkpoints = image_engine("embedded_documents"), list[bytes]()
     inputs = upload(picture(shape=(3, 64, 160))[0])
     sampler = {"type": "plug_and_play", "steps": 2, "inner_steps": 2, "first_steps": 5}
     chosen: dict[str, Any] = {"prior": "embedded_documents", "sampler": sampler}
@@ -311,7 +312,7 @@ def test_tiles_leave_no_seams_in_a_smooth_gradient():
         }
     )
     blurred = spec.operator.bind((3, *size))(truth[None])[0]
-    inputs, engine = upload(blurred + 0.05 * noise), ImageEngine.load("embedded")
+    inputs, engine = upload(blurred + 0.05 * noise), image_engine("embedded")
     pictures = {}
     for tile in (None, 96):
         tiled = spec.model_copy(update={"tile": tile})

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 
 import aps_core as aps
 from aps_cli.main import main
-from aps_core.engines.engine import ImageEngine
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.identify.blind import photograph
 from aps_core.identify.blind.effort import Effort
@@ -39,6 +38,7 @@ from aps_core.operators.jpeg import JPEG
 from aps_core.operators.linear_motion_blur import LinearMotionBlur
 from aps_core.operators.super_resolution import SuperResolution
 from aps_core.tasks import Inputs, PictureResult, RestoreSpec, run
+from tests.engines import image_engine
 
 PHOTOS = Path(__file__).parents[2] / "examples/photos"
 DOCUMENTS = PHOTOS.parent / "documents"
@@ -67,7 +67,7 @@ def blurred(x, blur=FAMILIES["gaussian"].blur((2.0,)), sigma=0.02):
 
 @pytest.fixture(scope="module")
 def engine():
-    return ImageEngine.load("embedded", "cpu")
+    return image_engine("embedded")
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ def test_a_wide_blur_is_restored_at_a_reduced_size_and_the_result_says_so():
     upload = blurred(page, FAMILIES["defocus"].blur((9.0,)), 0.01)
     quick = {"type": "plug_and_play", "steps": 2, "inner_steps": 4, "first_steps": 12}
     spec = RestoreSpec(operator={"type": "auto"}, prior="embedded_documents", sampler=quick)
-    pages = ImageEngine.load("embedded_documents", "cpu")
+    pages = image_engine("embedded_documents")
     result = run(spec, Inputs(upload), pages)
     assert isinstance(result, PictureResult)
     assert result.found is not None

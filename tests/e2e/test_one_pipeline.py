@@ -16,6 +16,7 @@ from PIL import Image, ImageFilter
 import aps_core as aps
 from aps_cli.main import main
 from aps_core.engines.engine import ImageEngine
+from tests.engines import image_engine
 from tests.stack import Stack
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -177,7 +178,7 @@ def as_a_job(stack: Stack, path: Path, spec: dict[str, Any]) -> Outcome:
 
 @pytest.fixture(scope="module")
 def engine() -> ImageEngine:
-    return ImageEngine.load(PRIOR)
+    return image_engine(PRIOR)
 
 
 @pytest.mark.slow
@@ -187,7 +188,7 @@ def test_an_upload_is_restored_alike_everywhere(
 ) -> None:
     case = CASES[name]
     path = tmp_path / f"upload{case.suffix}"
-    case.make().save(path, **({"quality": 60} if case.suffix == ".jpg" else {}))
+    case.make().save(path, quality=60)  # of JPEGs; others ignore it
     spec = {"prior": PRIOR, "sampler": FEW, **case.fields}
     library = in_library(engine, path, case.fields)
     command = on_command_line(path, spec, tmp_path)

@@ -8,13 +8,13 @@ import matplotlib
 import numpy as np
 import pytest
 
-from aps_core.engines.engine import ImageEngine
 from research.common import legibility
 from research.common.pictures import middles
 from research.common.without_prior import EQUAL, SINGLE, EqualLogits
 from research.prior_worth import training_curve
 from research.prior_worth.training_curve import NO_SNAPSHOT, Point
 from research.uncertainty import characters as guesses
+from tests.engines import image_engine
 from training.documents.evaluation import rendered
 from training.documents.fonts import Face
 from training.documents.words import Writer
@@ -89,7 +89,7 @@ def test_boxes_hold_the_ink_of_their_characters():
 
 def test_the_documents_prior_knows_more_of_withheld_documents_than_equal_logits():
     pictures = middles(ROOT / "examples/documents", 10)
-    prior = ImageEngine.load("embedded_documents").prior
+    prior = image_engine("embedded_documents").prior
     nothing = training_curve.nats(EqualLogits(prior), pictures)
     assert nothing == pytest.approx(math.log(64), abs=1e-3)
     assert training_curve.nats(prior, pictures) < nothing - 2

@@ -10,6 +10,7 @@ from aps_core.engines.engine import ImageEngine
 from aps_core.evaluation.cases import Setup
 from aps_core.evaluation.run import Variant
 from research.common import variants
+from tests.engines import image_engine
 
 
 def test_every_prior_fits_by_its_own_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +22,7 @@ def test_every_prior_fits_by_its_own_loss(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(variants, "run_method", noted)
     names = ("embedded", "embedded_documents", "embedded_photographs")
-    engines = {name: ImageEngine.load(name) for name in names}
+    engines = {name: image_engine(name) for name in names}
     asked = {name: (engine, Variant("aps")) for name, engine in engines.items()}
     pictures = [("grey", torch.zeros(3, 32, 32))]
     variants.run_variants(asked, pictures, tmp_path / "rows.csv", ("sr4",))
