@@ -21,6 +21,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingCancelled
 from aps_core.imaging.resampling import edge_pad, resize
 from aps_core.registry import Config
+from aps_core.verdict.thresholds import VERDICT
 
 if TYPE_CHECKING:
     import torch
@@ -32,14 +33,6 @@ else:
 
 Verdict = Literal["agrees", "undecided", "disagrees"]
 
-EXPLAINS, FAILS = 2.4, 2.8
-"""Largest misfit of the fitted picture in any band of frequencies with which an operator explains
-the upload, and smallest with which it does not; chosen with ``research/fit_verdict/calibrate.py``.
-"""
-REACHES = 2.0
-"""Largest misfit of a result, relative to noise and tokenizer error together, that agrees."""
-LEAST_NOISE = 0.01
-"""No operator is exact: smaller noise is judged as this much (1.3 grey levels)."""
 STEPS, RATE, SMOOTHNESS = 80, 0.05, 4.0
 """Adam steps of the fitted picture, their rate, and the weight of its total variation in nats."""
 CHECKED_EVERY = 5
@@ -103,7 +96,9 @@ def judge(
         return math.sqrt(float((values.square() * weight_CHW).sum() / weight_CHW.sum()))
 
     residual_CHW = fitted_residual(operator, x_CHW, y_CHW, noise_CHW, weight_CHW, keep_going)
-    explained = unexplained(residual_CHW, y_CHW, noise_CHW.clamp(min=LEAST_NOISE), weight_CHW)
+    explained = unexplained(
+        residual_CHW, y_CHW, noise_CHW.clamp(min=VERDICT.least_noise), weight_CHW
+    )
     misfit, coding = deviation(measured_CHW - y_CHW), deviation(coded_CHW - measured_CHW)
     noise = deviation(noise_CHW)
     return _verdict(explained, misfit, noise, coding, words)
@@ -128,7 +123,7 @@ def combined(fits: Sequence[Fit], words: str) -> Fit:
 
 def _verdict(explained: float, misfit: float, noise: float, coding: float, words: str) -> Fit:
     """The verdict on these deviations."""
-    ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
+    ratio = misfit / math.hypot(max(noise, VERDICT.least_noise), coding)
     return Fit(
         verdict=verdict_of(explained, ratio),
         text=text_of(explained, ratio, words),
@@ -154,7 +149,7 @@ def fitted_residual(
         operator: A.
         start_CHW: picture to start from if the measurement is none, in [-1, 1].
         y_CHW: the measurement.
-        noise_CHW: sigma of every value; at least :data:`LEAST_NOISE` is used.
+        noise_CHW: sigma of every value; at least :attr:`VerdictThresholds.least_noise` is used.
         weight_CHW: 1 where a value was observed, else 0.
         keep_going: called with the number of finished steps; returning False cancels.
 
@@ -170,7 +165,7 @@ def fitted_residual(
             raise SamplingCancelled("The run was stopped while its result was judged.")
 
     x_1CHW = total_variation_estimate(
-        _WhiteNoise(operator, y_CHW, weight_CHW / noise_CHW.clamp(min=LEAST_NOISE)),
+        _WhiteNoise(operator, y_CHW, weight_CHW / noise_CHW.clamp(min=VERDICT.least_noise)),
         _start(start_CHW, y_CHW),
         weight=SMOOTHNESS,
         steps=STEPS,
@@ -207,23 +202,23 @@ def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
 
 def verdict_of(explained: float, ratio: float) -> Verdict:
     """The verdict; see :class:`Fit` for the two numbers."""
-    if explained >= FAILS:
+    if explained >= VERDICT.fails:
         return "disagrees"
-    return "agrees" if explained <= EXPLAINS and ratio <= REACHES else "undecided"
+    return "agrees" if explained <= VERDICT.explains and ratio <= VERDICT.reaches else "undecided"
 
 
 def text_of(explained: float, ratio: float, words: str) -> str:
     """The verdict in a sentence; ``words`` name the assumed operator."""
-    if explained >= FAILS:
+    if explained >= VERDICT.fails:
         return (
             f"The result does not agree with your picture: the degradation is probably not {words}."
         )
-    if explained > EXPLAINS:
+    if explained > VERDICT.explains:
         return (
             "It is undecided whether the result agrees with your picture: the degradation may not"
             f" be {words}."
         )
-    if ratio > REACHES:
+    if ratio > VERDICT.reaches:
         return (
             "It is undecided whether the result agrees with your picture: it differs by more than"
             " noise, although the degradation is possible. More steps or samples may help."

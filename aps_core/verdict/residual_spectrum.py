@@ -13,14 +13,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from aps_core.verdict.thresholds import VERDICT
+
 RINGS = (0.03, 0.08, 0.14, 0.22, 0.32, 0.5)
 """Bounds of the rings of frequencies, in cycles per pixel."""
 DIRECTIONS = 12
 """Sectors of a ring; opposite directions are one."""
 LEAST_BINS = 10
 """Bands with fewer frequencies are not used: the power of a few frequencies varies much."""
-MODELLED = 0.97
-"""Share of a band's power that an operator must explain; no operator is exact."""
 BORDER = 8
 """This part of the shorter side is left out along the border: it depends on what lies outside."""
 SMALLEST = 32
@@ -54,7 +54,7 @@ def unexplained(
         (bands_NHF * power_HF).sum((1, 2)) / bands_NHF.sum((1, 2))
         for power_HF in (left_HF, measured_HF)
     )
-    return math.sqrt(float((left_N / (1 + (1 - MODELLED) * measured_N)).max()))
+    return math.sqrt(float((left_N / (1 + (1 - VERDICT.modelled) * measured_N)).max()))
 
 
 def _power(values_CHW: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from aps_core.identify.blind.kernel import connected
+from aps_core.identify.blind.thresholds import WEIGHT
 from aps_core.imaging.filters import fast_length
 from aps_core.imaging.resampling import mirror_pad
 from aps_core.numerics import conjugate_gradients
@@ -22,8 +23,6 @@ WEAKER = 1.1
 LEAST_PRICE = 1e-4
 KERNEL_PRICE = 2.0
 """Price of the squares of the kernel's weights."""
-LEAST = 0.05
-"""Weights below this share of the largest are removed."""
 STRICTEST = 1e5
 """Weight from which on the two copies of the gradient count as equal."""
 CONJUGATE_STEPS = 25
@@ -89,7 +88,7 @@ def _least_squares(y_HW: Tensor, x_HW: Tensor, side: int) -> Tensor:
     )
     if not float(kernel_KK.max()) > 0:
         kernel_KK[half, half] = 1
-    return connected(kernel_KK, LEAST)
+    return connected(kernel_KK, WEIGHT.predicted)
 
 
 def _at_origin(kernel_KK: Tensor, size: list[int]) -> Tensor:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from aps_core.identify.blind.families import Family, Parameters
+from aps_core.identify.blind.thresholds import ESTIMATE
 from aps_core.operators.base import OperatorSpec
 
 Draw = Callable[[OperatorSpec], Tensor]
@@ -28,10 +29,6 @@ WIDEST, SHARPEST, SHRINKAGE = 0.6, 0.2, 0.6
 """Reach of the first M step, the least reach, and the factor from step to step."""
 FINER = 5
 """Each M step searches a coarse grid, then one this much finer around its best point."""
-SETTLED = 0.1
-"""Largest last move and deviation over the chains with which EM has converged; as for
-:meth:`Family.distance`.
-"""
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,11 @@ def expectation_maximisation(
     chains = [candidates[int(number)] for number in loglik_NB.argmax(0)]
     squares = [family.distance(chain, best) ** 2 for chain in chains]
     deviation = math.sqrt(sum(squares) / len(squares))
-    settled = family.distance(path[-1], path[-2]) <= SETTLED
+    settled = family.distance(path[-1], path[-2]) <= ESTIMATE.settled
     return Estimate(
         parameters=best,
         chains=chains,
         path=path,
         deviation=deviation,
-        converged=settled and deviation <= SETTLED,
+        converged=settled and deviation <= ESTIMATE.settled,
     )

@@ -8,11 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from aps_core.identify.blind.thresholds import WEIGHT
 from aps_core.operators.base import KERNEL_SIDE, OperatorSpec
 from aps_core.operators.kernel_blur import resampled_kernel
-
-ISLAND = 0.1
-"""Connected weights with less of the light than this are taken for an error of the estimate."""
 
 
 def light_of(blur: OperatorSpec) -> Tensor:
@@ -74,7 +72,7 @@ def connected(kernel_KK: Tensor, least: float) -> Tensor:
         label_KK = spread_KK
     light_N = kept_KK.new_zeros(kept_KK.numel() + 1)
     light_N.index_add_(0, label_KK.long().flatten(), kept_KK.flatten())
-    enough_N = light_N >= ISLAND * light_N.sum()
+    enough_N = light_N >= WEIGHT.island * light_N.sum()
     enough_N[light_N.argmax()] = True
     kept_KK = kept_KK * enough_N[label_KK.long()]
     return kept_KK / kept_KK.sum()

@@ -25,6 +25,7 @@ from aps_core.identify.blind.effort import PATCH
 from aps_core.identify.blind.kernel import centred, deviation, enlarged, light_of, likeness
 from aps_core.identify.blind.photograph import most_detailed, reduction
 from aps_core.identify.blind.sparse_gradients import SparseGradients
+from aps_core.identify.blind.thresholds import KERNEL
 from aps_core.imaging import images, noise
 from aps_core.operators.base import KERNEL_SIDE, OperatorSpec
 from aps_core.types import InnerHook, InnerInfo
@@ -45,20 +46,6 @@ SHORT, LONG = 2, 40
 """Steps of EM before candidates are compared first, and of the last ones."""
 HALVINGS = ((8, 8), (4, 20))
 """Candidates and their steps of EM before the last ones are chosen."""
-WORTH_REPEATING = 0.002
-"""Least relative gain of evidence for another repetition."""
-ALIKE = 0.95
-"""Likeness from which on two kernels are one candidate."""
-LEAST_NOISE = 0.006
-"""Smaller noise is not believed: no blur is exactly a convolution."""
-DOUBT = 0.2
-"""Evidence a pixel that is not enough. It is approximate, and on withheld pages wide kernels had up
-to 0.16 more than the disc or Gaussian that was right.
-"""
-NARROW = 0.5
-"""Standard deviation of the light in pixels below which a kernel is no blur."""
-COUNTED = 1e-3
-"""Share of the light from which on a weight counts as a parameter."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +59,10 @@ class KernelEstimate:
     spread: float
     """Mean difference (1 - :func:`likeness`) of the kernels at which EM ends from other starts."""
     support: float
-    """By how much its evidence exceeds that of the known blur, the price of its weights by the
-    Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture supports
-    it. Below 0 for a kernel that is no blur (:data:`NARROW`).
+    """Evidence in nats beyond that of the known blur, the penalty of the Bayesian information
+    criterion for its weights (Schwarz 1978), and :attr:`KernelThresholds.evidence_per_pixel`.
+    Positive if the picture supports the kernel; always negative for one that is no blur
+    (:attr:`KernelThresholds.narrow`).
     """
 
 
@@ -121,7 +109,7 @@ def kernel_of(
         before = found[0].evidence
         renewed = map(search.renewed, product(found[:RENEWED], PRICES))
         found = search.distinct([*renewed, *found])
-        if found[0].evidence - before < WORTH_REPEATING * abs(before):
+        if found[0].evidence - before < KERNEL.gain * abs(before):
             break
     for count, steps in HALVINGS:
         found = search.distinct(search.improved(each.path, steps) for each in found[:count])
@@ -151,7 +139,7 @@ def examined_grey(
     deviation = noise.estimate_sigma(y_CHW) if sigma is None else sigma / zoom
     if not bool((y_CHW == y_CHW[:1]).all()):  # the mean of three colours
         deviation /= math.sqrt(3)
-    return y_CHW.mean(0), math.hypot(max(deviation, LEAST_NOISE), rounding / zoom)
+    return y_CHW.mean(0), math.hypot(max(deviation, KERNEL.least_noise), rounding / zoom)
 
 
 class _Search:
@@ -201,15 +189,15 @@ class _Search:
         """Candidates with the most evidence first, without those like a better one."""
         kept: list[Candidate] = []
         for each in sorted(candidates, key=attrgetter("evidence"), reverse=True):
-            if all(likeness(each.kernel_KK, other.kernel_KK) < ALIKE for other in kept):
+            if all(likeness(each.kernel_KK, other.kernel_KK) < KERNEL.alike for other in kept):
                 kept.append(each)
         return kept
 
     def support(self, kernel_KK: Tensor, simpler_JJ: Tensor) -> float:
         """See :attr:`KernelEstimate.support`."""
-        weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
-        price = weights * math.log(pixels) / 2 + DOUBT * pixels
-        if deviation(kernel_KK) < NARROW:
+        weights, pixels = int((kernel_KK > KERNEL.weight).sum()), self.y_HW.numel()
+        price = weights * math.log(pixels) / 2 + KERNEL.evidence_per_pixel * pixels
+        if deviation(kernel_KK) < KERNEL.narrow:
             return -price
         wide = 2 * math.ceil(3 * deviation(simpler_JJ)) + 1
         side = min(max(kernel_KK.shape[0], wide), KERNEL_SIDE)

@@ -21,6 +21,7 @@ from aps_core.identify.blind.effort import INNER_STEPS, MARGIN, SIDE, STEPS, Eff
 from aps_core.identify.blind.em import WIDEST, Estimate, expectation_maximisation
 from aps_core.identify.blind.families import Family, Parameters
 from aps_core.identify.blind.likelihood import PowerLaw, UnseenDetail
+from aps_core.identify.blind.thresholds import ESTIMATE
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
@@ -33,11 +34,6 @@ from aps_core.types import InnerHook, InnerInfo
 
 if TYPE_CHECKING:
     from aps_core.engines.engine import ImageEngine
-
-LARGEST = 3.0
-"""Standard deviation of the light, in pixels, above which the picture is examined at a reduced
-size.
-"""
 
 
 def blur_of(
@@ -109,7 +105,7 @@ def reduction(image: Image.Image, deviation: float) -> int:
         deviation: approximate standard deviation of the light, in its pixels.
     """
     zoom = 1
-    while deviation > LARGEST * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
+    while deviation > ESTIMATE.largest * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
         zoom *= 2
     return zoom
 

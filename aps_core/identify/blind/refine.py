@@ -6,24 +6,16 @@ from dataclasses import replace
 
 from aps_core.identify.blind.effort import Effort
 from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.thresholds import MOVEMENT
 from aps_core.identify.diagnosis import Diagnosis, Found
 from aps_core.identify.diagnosis.found import BlurSearch
 from aps_core.identify.search import Search
 from aps_core.operators.compose import with_stage
 from aps_core.operators.jpeg import FINEST, JPEG
 
-REACH = 0.35
-"""Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
-has other maxima farther away.
-"""
 DISTURBING = {"enlarged", "missing"}
 """With one of these findings, the spectrum is not more accurate: the likelihood assumes that noise
 and the rounding of JPEG are the only other degradations.
-"""
-CONFIRMED_REACH, UNCONFIRMED_REACH = 0.15, 0.5
-"""Reach of the search for the movement of a page or screen in its edges, whether the spectrum
-confirms the diagnosis or not. Farther away, halves and doubles of the length can have as much
-evidence.
 """
 UNCONFIRMED = "The blur's size: the picture's spectrum does not confirm it."
 SHAKEN = (
@@ -61,17 +53,17 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         guess,
         None,
         EFFORT,
-        widest=REACH,
+        widest=MOVEMENT.reach,
         sigma=search.sigma,
         rounding=rounding_of(diagnosis),
     )
-    confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= REACH
+    confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= MOVEMENT.reach
     measured, where = estimate.parameters if confirmed else guess, "spectrum"
     if diagnosis.shows_document:
         measured = movement_of(
             image,
             [measured, guess],
-            CONFIRMED_REACH if confirmed else UNCONFIRMED_REACH,
+            MOVEMENT.reach_confirmed if confirmed else MOVEMENT.reach_unconfirmed,
             sigma=search.sigma,
             rounding=rounding_of(diagnosis),
         )

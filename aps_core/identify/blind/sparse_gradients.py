@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.identify.blind.kernel import connected
+from aps_core.identify.blind.thresholds import WEIGHT
 from aps_core.imaging.filters import fast_length
 from aps_core.numerics import conjugate_gradients
 
@@ -34,8 +35,6 @@ FIRST_ROUNDS = 5
 """E steps for a new kernel: gamma and m in turn."""
 OVERSHOOT = 1.7
 """Every M step goes this much farther; EM's own steps are short."""
-LEAST = 0.02
-"""Weights below this share of the largest are noise of the estimate, and become 0."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class SparseGradients:
             best_KK = self._likeliest(kernel_KK, posterior)
             kernel_KK = _on_simplex(kernel_KK + OVERSHOOT * (best_KK - kernel_KK))
             posterior = self.posterior(kernel_KK, posterior, rounds=1)
-        return connected(kernel_KK, LEAST)
+        return connected(kernel_KK, WEIGHT.improved)
 
     def _means(self, blur: _Blur, mean_GHW: Tensor, gamma_GHW: Tensor, power: float) -> Tensor:
         """argmin |y - k * m|^2 / noise + m^2 / gamma, by preconditioned conjugate gradients."""

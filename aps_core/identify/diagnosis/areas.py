@@ -7,16 +7,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.identify.diagnosis.thresholds import MISSING, NOISE
+
 Pixels = NDArray[np.uint8]
 """(H, W, 3)."""
 
-LEAST_MISSING = 0.01
-"""Share of missing pixels below which none are reported."""
 FACTORS = range(2, 9)
-SIDE_BY_SIDE = 1.4
-"""How much more frequent black or white pixels are beside others in thin strokes: twice and more in
-small type, at most 1.3 times in photographs with three percent of them.
-"""
+"""Factors of enlargement that are recognised."""
 
 
 class Missing(NamedTuple):
@@ -42,7 +39,7 @@ def missing(rgb: Pixels) -> Missing | None:
     most = int(values[counts.argmax()])
     same = packed == most
     share = float(same.mean())
-    if share < LEAST_MISSING or share > 0.98:
+    if share < MISSING.least or share > MISSING.most:
         return None
     colour = (most >> 16, most >> 8 & 255, most & 255)
     rows, columns = np.flatnonzero(same.any(1)), np.flatnonzero(same.any(0))
@@ -54,21 +51,23 @@ def missing(rgb: Pixels) -> Missing | None:
     beside = _neighbours(same).mean(0)
     alike = float(beside[inside].mean()) if inside.any() else 1.0
     other = float(beside[~inside].mean()) if not inside.all() else 0.0
-    as_often = max(abs(alike - share), abs(other - share)) < 0.1 * max(share, 0.1)
-    if as_often and len(rows) > 8 and len(columns) > 8:
+    as_often = max(abs(alike - share), abs(other - share)) < (
+        MISSING.independence * max(share, MISSING.independence_floor)
+    )
+    if as_often and min(len(rows), len(columns)) > MISSING.lines:
         return Missing(share, "scattered", colour)
     return None
 
 
 def _box(same: NDArray[np.bool_], share: float) -> float | None:
     """Share of a filled rectangle that holds nearly all pixels of one colour."""
-    rows = np.flatnonzero(same.mean(1) > 0.05)
-    columns = np.flatnonzero(same.mean(0) > 0.05)
+    rows = np.flatnonzero(same.mean(1) > MISSING.line)
+    columns = np.flatnonzero(same.mean(0) > MISSING.line)
     if not (len(rows) and len(columns)):
         return None
     box = same[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    filled = box.mean() > 0.995 and box.sum() > 0.95 * same.sum()
-    return share if filled and min(box.shape) >= 4 else None
+    filled = box.mean() > MISSING.filled and box.sum() > MISSING.inside * same.sum()
+    return share if filled and min(box.shape) >= MISSING.box_side else None
 
 
 def repeated(rgb: Pixels) -> int | None:
@@ -107,7 +106,7 @@ def impulses(rgb: Pixels) -> float:
             # those of noise are independent: as frequent beside others as wherever one would show
             expected += float(found.sum()) ** 2 / float(contrast.sum())
             extreme |= found
-    return float(extreme.mean()) if beside < SIDE_BY_SIDE * expected else 0.0
+    return float(extreme.mean()) if beside < NOISE.side_by_side * expected else 0.0
 
 
 def _neighbours(values: NDArray[Any]) -> NDArray[Any]:

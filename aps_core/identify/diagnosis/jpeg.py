@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.identify.diagnosis.thresholds import COMPRESSION
 from aps_core.imaging.jpeg_tables import table
 
 Array = NDArray[np.float64]
@@ -15,14 +16,10 @@ QUALITIES = range(10, 93)
 """Qualities that pixels reveal; higher ones leave no trace beyond rounding."""
 COEFFICIENTS = [(0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2), (0, 3), (3, 0)]
 """Rows and columns of the DCT coefficients that are compared."""
-ENOUGH = 150
-"""Coefficients needed for an estimate."""
 UNCLIPPED = 1 - 0.5 / 127.5
 """Largest absolute value of a block that was not clipped."""
 SAMPLE = 160
 """Side in pixels of the part in which the grid of blocks is searched."""
-CLEAR = 0.35
-"""Least mean cosine at which the steps are clear; 1 if all coefficients are multiples of them."""
 
 
 class Traces(NamedTuple):
@@ -45,10 +42,10 @@ def traces(luminance: Array) -> Traces | None:
     if min(luminance.shape) < 32:
         return None
     found = _best(luminance)
-    if found is None or found.clearness < CLEAR:
+    if found is None or found.clearness < COMPRESSION.clear:
         top, left = _offset(luminance)
         found = _best(luminance[top:, left:])
-    return found if found is not None and found.clearness >= CLEAR else None
+    return found if found is not None and found.clearness >= COMPRESSION.clear else None
 
 
 def _offset(luminance: Array) -> tuple[int, int]:
@@ -94,6 +91,6 @@ def _coefficients(luminance: Array) -> Array:
 def _clearness(coefficients: Array, quality: int) -> float:
     steps = np.array([table(quality)[at] for at in COEFFICIENTS])[:, None]
     counted = (np.abs(coefficients) > 0.6 * steps) & (steps > 1)
-    if counted.sum() < ENOUGH:
+    if counted.sum() < COMPRESSION.coefficients:
         return 0.0
     return float(np.cos(2 * np.pi * coefficients / steps)[counted].mean())

@@ -7,29 +7,15 @@ from typing import Any
 
 from aps_core.identify.blind.families import FAMILIES
 from aps_core.identify.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
+from aps_core.identify.diagnosis.thresholds import PROPOSAL
 from aps_core.operators.jpeg import averaged
 
-LARGEST_WITH_JPEG = 512
-"""Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
-reduced for the computation, which averages its traces away.
-"""
-SMALLEST_SIDE = 64
-"""No smaller working size is proposed."""
 FINER = {"sigma": 1.4, "radius": 0.8}
 """Factor by which a picture with a blur of one pixel can be reduced without losing detail. The blur
 leaves less than a tenth of the contrast at the highest frequency that then remains.
 """
 FACTORS = (2, 4, 8)
 """By which enlarged pictures are taken to have been reduced."""
-SLIGHTLY, ROUNDED_UP = 1.5, 1.15
-"""Least enlargement that is undone, and most by which a larger one is rounded up to a factor."""
-WIDEST = 3.0
-"""Standard deviation of an estimated blur in pixels above which a picture is restored at a reduced
-size. Of wider blurs the small errors of the estimate become waves and false strokes. Simulated ones
-are 0.4 dB worse, in 40 % of the time (``research/wide_blurs/compare.py``).
-"""
-WORTHWHILE = 0.8
-"""Greatest scale for which a picture is reduced."""
 
 
 def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
@@ -40,12 +26,12 @@ def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
             step = max(step, finding.values["factor"])
         for name, finer in FINER.items() if finding.kind == "blur" else ():
             step = max(step, finer * finding.values.get(name, 0.0))
-    return max(min(SMALLEST_SIDE, max(size)), round(max(size) / step))
+    return max(min(PROPOSAL.smallest_side, max(size)), round(max(size) / step))
 
 
 def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | None:
     """Longer side in pixels at which a picture is restored from an estimated blur, see
-    :data:`WIDEST`; None for its own.
+    :attr:`ProposalThresholds.widest`; None for its own.
 
     Args:
         operator: in JSON, with lengths in pixels of the picture.
@@ -61,10 +47,10 @@ def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | N
         for family in FAMILIES.values()
         if stage["type"] == family.operator
     ]
-    scale = WIDEST / max(wide, default=WIDEST)
-    if scale > WORTHWHILE:
+    scale = PROPOSAL.widest / max(wide, default=PROPOSAL.widest)
+    if scale > PROPOSAL.worthwhile:
         return None
-    return max(min(SMALLEST_SIDE, max(size)), round(max(size) * scale))
+    return max(min(PROPOSAL.smallest_side, max(size)), round(max(size) * scale))
 
 
 def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
@@ -139,10 +125,10 @@ def _operator(finding: Finding, size: tuple[int, int], scale: float) -> dict[str
             names = {"gaussian": "gaussian_blur", "defocus": "defocus_blur"}
             fields = {name: value for name, value in values.items() if name != "family"}
             return {"type": names.get(values["family"], "linear_motion_blur"), **fields}
-        case "enlarged" if (left := scale * values["factor"]) >= SLIGHTLY:
-            fitting = [each for each in FACTORS if each <= ROUNDED_UP * left]
+        case "enlarged" if (left := scale * values["factor"]) >= PROPOSAL.enlarged:
+            fitting = [each for each in FACTORS if each <= PROPOSAL.rounded_up * left]
             return {"type": "super_resolution", "factor": max(fitting, default=FACTORS[0])}
-        case "jpeg" if max(size) <= LARGEST_WITH_JPEG:
+        case "jpeg" if max(size) <= PROPOSAL.longest_with_jpeg:
             if averaged(scale):
                 return DENOISE
             return {"type": "jpeg", "quality": values["quality"]}

@@ -13,7 +13,8 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.identify.blind.effort import KERNEL_SEARCH, SIDE, Effort
 from aps_core.identify.blind.families import FAMILIES, Family, Parameters
-from aps_core.identify.blind.refine import REACH, refined, rounding_of
+from aps_core.identify.blind.refine import refined, rounding_of
+from aps_core.identify.blind.thresholds import KERNEL, MOVEMENT
 from aps_core.identify.diagnosis import Diagnosis, Found, examine
 from aps_core.identify.diagnosis.found import BlurSearch, KernelSearch
 from aps_core.identify.diagnosis.propose import least_confidence
@@ -36,8 +37,6 @@ PHOTOGRAPH = (
     " the camera shook."
 )
 UNSUPPORTED = "the picture does not support a free kernel."
-CERTAIN = 0.1
-"""Spread of a kernel over the searches up to which it is called fairly sure."""
 
 
 class UnknownBlur(UnknownOperator):
@@ -133,7 +132,7 @@ class UnknownBlur(UnknownOperator):
                 operator=kernel,
                 text=f"Estimated from the picture's edges by {self.chains} searches, whose results"
                 f" differ by {told.spread:.0%}: {kernel.words()}. {diagnosis.summary}",
-                confidence="not sure" if told.spread > CERTAIN else "fairly sure",
+                confidence="not sure" if told.spread > KERNEL.spread else "fairly sure",
                 unsure=tuple(diagnosis.unsure),
                 search=family and family.search,
                 kernel_search=told,
@@ -175,7 +174,7 @@ class UnknownBlur(UnknownOperator):
             seed=search.seed,
             on_inner=search.on_inner,
         )
-        if rounding and values and family.distance(guess, estimate.parameters) > REACH:
+        if rounding and values and family.distance(guess, estimate.parameters) > MOVEMENT.reach:
             # beside JPEG, a movement's zeros are covered and others appear
             estimate = replace(estimate, converged=False)
         found = self._found(diagnosis, family, guess if values else None, estimate)
