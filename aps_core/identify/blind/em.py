@@ -3,8 +3,8 @@
     E step: pictures x_1 ... x_B ~ p(x | y, theta), posterior samples under the current blur
     M step: theta = argmax sum_b log p(y | x_b, theta)
 
-The algorithm integrates over the pictures and maximises over the blur. Maximising over both would
-favour no blur at all (Levin et al. 2009, "Understanding and evaluating blind deconvolution
+The algorithm integrates over the pictures and maximises over the blur. Maximising over both favours
+no blur at all (Levin et al. 2009, "Understanding and evaluating blind deconvolution
 algorithms").
 """
 
@@ -28,7 +28,7 @@ Likelihood = Callable[[list[OperatorSpec], Tensor], Tensor]
 WIDEST, SHARPEST, SHRINKAGE = 0.6, 0.2, 0.6
 """Reach of the first M step, the least reach, and the factor from step to step."""
 FINER = 5
-"""Each M step searches a coarse grid, then one this much finer around its best point."""
+"""Factor by which the second grid of an M step, around the best point of the first, is finer."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Estimate:
 
     parameters: Parameters
     chains: list[Parameters]
-    """Parameters that fit the last pictures of each chain alone."""
+    """Parameters that fit the last picture of each chain best."""
     path: list[Parameters]
     """Parameters of every iteration, from the start to the result."""
     deviation: float
     """Root mean square distance of the chains from the result; see :meth:`Family.distance`."""
     converged: bool
-    """Whether the last step moved little and the chains agree."""
+    """Whether the last step was small and the chains agree."""
 
 
 def expectation_maximisation(

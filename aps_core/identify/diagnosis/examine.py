@@ -1,4 +1,4 @@
-"""Examines a picture: every finding with its confidence, from a few crops of its pixels."""
+"""Examination of a picture: all findings and their confidence, from a few crops."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Examination:
         self.unsure: list[str] = []
 
     def diagnosis(self) -> Diagnosis:
-        """All findings, in the order of the report."""
+        """Diagnosis with all findings, in the order of the report."""
         blur, shown = self._blur(), self.document()
         document = shown > CONFIDENCE.fairly_sure
         found = [
@@ -83,25 +83,25 @@ class _Examination:
         )
 
     def document(self) -> float:
-        """Probability that it shows a document, page or screen; a half for a single colour, and for
-        a strip that is lower than letters.
+        """Probability that the picture shows a document, page or screen; 0.5 if it has a single
+        colour or is too low or narrow for letters.
         """
         if self._flat or min(self.image.size) < CONTENT.letter:
             return 0.5
         shown, blur = self.rgb, self._estimated
-        if blur is None:  # enlarged, which hardly changes what it seems to show
+        if blur is None:  # too small, so enlarge it: that hardly changes the answer
             times = -(-crops.SMALLEST // min(self.image.size))
             shown = [
                 np.asarray(part.resize((times * part.width, times * part.height)))
                 for part in map(Image.fromarray, self.rgb)
             ]
             blur = estimate([crops.luminance(part) for part in shown])
-        # spectrum and brightness err on different pictures
+        # average the two logits: they err on different pictures
         return 1 / (1 + math.exp(-(blur.document + content.document(shown)) / 2))
 
     @cached_property
     def _estimated(self) -> Blur | None:
-        """At this resolution; None if the picture is too small."""
+        """Blur estimated at full resolution; None if the picture is too small."""
         return None if self._small else estimate(self.grey)
 
     @property
@@ -221,7 +221,7 @@ class _Examination:
         ]
 
     def _thumbnail(self) -> Image.Image:
-        """A selection of the pixels, unchanged, of at most a thousand a side."""
+        """Every n-th pixel, unchanged, so that neither side exceeds about a thousand."""
         step = max(1, max(self.image.size) // 512)
         return self.image if step == 1 else Image.fromarray(np.asarray(self.image)[::step, ::step])
 

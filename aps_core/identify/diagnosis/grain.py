@@ -24,23 +24,23 @@ Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
 QUIETEST = 1.15
-"""Variance, relative to that of the quietest tiles."""
+"""True variance relative to that of the quietest tiles, to which the line is fitted."""
 
 
 class Grain(NamedTuple):
     """Noise of a picture."""
 
     sigma: float
-    """Standard deviation on the [-1, 1] scale, where it is least."""
+    """Lowest standard deviation in the picture, on the [-1, 1] scale."""
     peak: float | None
     """Mean photon count of a white pixel; None if the noise does not grow with brightness."""
 
 
 def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
-    """The noise of a picture; None if too little shows it.
+    """Noise of a picture; None if too few areas show it.
 
-    Where little is neither black nor white, the noise that clipping has left is measured; not if
-    JPEG has compressed the picture, which leaves ripples around letters.
+    If nearly all pixels are black or white, noise is estimated from its clipped remains, except in
+    a JPEG, which has ripples around letters.
 
     Args:
         parts: crops (H, W, 3) of the picture.
@@ -63,8 +63,8 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
 
 
 def _photon_count(deviations: Array, means: Array) -> float | None:
-    """Mean photon count of a white pixel, by a line through the quietest tiles of each brightness;
-    None if the brightness hardly varies or the variance does not grow with it.
+    """Mean photon count of a white pixel, from a line fitted to the variance of the quietest tiles
+    at each brightness; None if brightness hardly varies or variance does not grow with it.
     """
     edges = np.quantile(means, np.linspace(0, 1, min(7, 1 + len(means) // 6)))
     chosen = [(means >= low) & (means <= high) for low, high in pairwise(edges)]

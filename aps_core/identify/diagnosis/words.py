@@ -1,4 +1,4 @@
-"""What was found about a picture's blur and content, in plain words."""
+"""Findings about blur and content in plain words."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAMES = {
 
 
 def confidence_word(confidence: float) -> Confidence:
-    """The word for an estimated probability."""
+    """Confidence word for an estimated probability."""
     if confidence >= CONFIDENCE.sure:
         return "sure"
     return "fairly sure" if confidence >= CONFIDENCE.fairly_sure else "not sure"
 
 
 def content_finding(document: float) -> Finding:
-    """What it shows, from the probability that it is a document."""
+    """Finding about the content, from the probability that the picture shows a document."""
     text = "a document, page or screen" if document > CONTENT.document else "a photograph"
     word = confidence_word(max(document, 1 - document))
     values = {"document": document > CONTENT.document}
@@ -32,7 +32,7 @@ def content_finding(document: float) -> Finding:
 
 
 def blur_finding(blur: Blur, word: Confidence) -> Finding:
-    """An estimated blur, called as certain as ``word``."""
+    """Finding about an estimated blur with confidence ``word``."""
     size = round(blur.size, 2)
     shown = f"{blur.size:.1f}" if blur.size < 10 else f"{blur.size:.0f}"
     values: dict[str, float | str]
