@@ -1,4 +1,4 @@
-"""What an unknown degradation is identified from."""
+"""Input of the identification of an unknown degradation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Search:
-    """The upload, and what is known of it and of the run."""
+    """The upload and the settings of its run."""
 
     upload: Picture
     engine: ImageEngine | None = None
-    """The job's prior; None if it is not a registered one."""
+    """The job's prior; None if it is not registered."""
     sigma: float | None = None
     """Standard deviation of the noise on the [-1, 1] scale; None if it is unknown."""
     seed: int = 0
@@ -27,7 +27,7 @@ class Search:
     part: tuple[int, int] | None = None
     """Width and height of the part of the upload that is restored; None for all of it."""
     working_size: int | None = None
-    """Longer side to which the restored picture is reduced; None: it is not."""
+    """Longer side to which the restored picture is reduced; None leaves its size."""
 
     @property
     def size(self) -> tuple[int, int]:

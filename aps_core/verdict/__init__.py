@@ -1,1 +1,1 @@
-"""Verdict on a restoration: does it agree with the measurement?"""
+"""Verdict on the agreement of a restoration with its measurement."""

@@ -1,9 +1,8 @@
-"""Verdict on a restoration: can the assumed degradation explain the upload, and does the result?
+"""Verdict on a restoration: whether the assumed degradation and the result explain the upload.
 
-First question: a least-squares picture with little total variation is fitted through the operator,
-without any prior. If even that misses some band of the upload's frequencies by more than noise, the
-operator is wrong. Second question: the result's own misfit is compared with the noise and the
-tokenizer's error.
+For the degradation, a picture is fitted through the operator by least squares with a small
+total-variation penalty and no other prior. If its misfit in some frequency band exceeds the noise,
+the operator is wrong. For the result, its misfit is compared with noise and tokenizer error.
 
 Verdicts cannot rank operators: the weakest blur always has the lowest misfit.
 """
@@ -21,6 +20,7 @@ from aps_core._lazy import lazy_import
 from aps_core.errors import SamplingCancelled
 from aps_core.imaging.resampling import edge_pad, resize
 from aps_core.registry import Config
+from aps_core.verdict.thresholds import VERDICT
 
 if TYPE_CHECKING:
     import torch
@@ -32,16 +32,8 @@ else:
 
 Verdict = Literal["agrees", "undecided", "disagrees"]
 
-EXPLAINS, FAILS = 2.4, 2.8
-"""Largest misfit of the fitted picture in any band of frequencies with which an operator explains
-the upload, and smallest with which it does not; chosen with ``research/fit_verdict/calibrate.py``.
-"""
-REACHES = 2.0
-"""Largest misfit of a result, relative to noise and tokenizer error together, that agrees."""
-LEAST_NOISE = 0.01
-"""No operator is exact: smaller noise is judged as this much (1.3 grey levels)."""
 STEPS, RATE, SMOOTHNESS = 80, 0.05, 4.0
-"""Adam steps of the fitted picture, their rate, and the weight of its total variation in nats."""
+"""Adam steps for the fitted picture, learning rate, and weight of its total variation in nats."""
 CHECKED_EVERY = 5
 """Steps between calls of ``keep_going``."""
 
@@ -79,11 +71,11 @@ def judge(
     """Judges one result.
 
     Args:
-        operator: the assumed degradation, for pictures of the result's size.
+        operator: the assumed degradation, bound to the result's size.
         words: the operator in words, for example 'a Gaussian blur of 2 pixels'.
         x_CHW: the result in [-1, 1].
         y_CHW: the measurement.
-        sigma: standard deviation of its noise, as a number or for every value.
+        sigma: standard deviation of its noise, as a number or per value.
         tokenizer: the prior's tokenizer.
         keep_going: called with the number of finished steps; returning False cancels.
 
@@ -103,7 +95,9 @@ def judge(
         return math.sqrt(float((values.square() * weight_CHW).sum() / weight_CHW.sum()))
 
     residual_CHW = fitted_residual(operator, x_CHW, y_CHW, noise_CHW, weight_CHW, keep_going)
-    explained = unexplained(residual_CHW, y_CHW, noise_CHW.clamp(min=LEAST_NOISE), weight_CHW)
+    explained = unexplained(
+        residual_CHW, y_CHW, noise_CHW.clamp(min=VERDICT.least_noise), weight_CHW
+    )
     misfit, coding = deviation(measured_CHW - y_CHW), deviation(coded_CHW - measured_CHW)
     noise = deviation(noise_CHW)
     return _verdict(explained, misfit, noise, coding, words)
@@ -113,7 +107,7 @@ def combined(fits: Sequence[Fit], words: str) -> Fit:
     """Combines the verdicts on equally large parts of a picture into one.
 
     Args:
-        fits: those of the parts, at least one.
+        fits: verdicts on the parts, at least one.
         words: the operator in words.
     """
 
@@ -127,8 +121,8 @@ def combined(fits: Sequence[Fit], words: str) -> Fit:
 
 
 def _verdict(explained: float, misfit: float, noise: float, coding: float, words: str) -> Fit:
-    """The verdict on these deviations."""
-    ratio = misfit / math.hypot(max(noise, LEAST_NOISE), coding)
+    """Verdict from the deviations of result, noise and tokenizer."""
+    ratio = misfit / math.hypot(max(noise, VERDICT.least_noise), coding)
     return Fit(
         verdict=verdict_of(explained, ratio),
         text=text_of(explained, ratio, words),
@@ -148,13 +142,13 @@ def fitted_residual(
     weight_CHW: Tensor,
     keep_going: Callable[[int], bool | None] | None = None,
 ) -> Tensor:
-    """``A(x) - y`` of the picture x of least ``|A(x) - y|^2 / (2 sigma^2) + SMOOTHNESS TV(x)``.
+    """Residual ``A(x) - y`` of argmin ``|A(x) - y|^2 / (2 sigma^2) + SMOOTHNESS TV(x)``.
 
     Args:
         operator: A.
-        start_CHW: picture to start from if the measurement is none, in [-1, 1].
+        start_CHW: start in [-1, 1] if the measurement is not a picture.
         y_CHW: the measurement.
-        noise_CHW: sigma of every value; at least :data:`LEAST_NOISE` is used.
+        noise_CHW: sigma of every value; at least :attr:`VerdictThresholds.least_noise` is used.
         weight_CHW: 1 where a value was observed, else 0.
         keep_going: called with the number of finished steps; returning False cancels.
 
@@ -170,7 +164,7 @@ def fitted_residual(
             raise SamplingCancelled("The run was stopped while its result was judged.")
 
     x_1CHW = total_variation_estimate(
-        _WhiteNoise(operator, y_CHW, weight_CHW / noise_CHW.clamp(min=LEAST_NOISE)),
+        _WhiteNoise(operator, y_CHW, weight_CHW / noise_CHW.clamp(min=VERDICT.least_noise)),
         _start(start_CHW, y_CHW),
         weight=SMOOTHNESS,
         steps=STEPS,
@@ -192,13 +186,13 @@ class _WhiteNoise:
     """1 / sigma of every value; 0 where it is not observed."""
 
     def negative_log_likelihood(self, x_BCHW: Tensor) -> Tensor:
-        """Up to a constant, (B,)."""
+        """Negative log likelihood up to a constant, (B,)."""
         misses_BCHW = (self.operator.unclipped(x_BCHW) - self.y_CHW) * self.precision_CHW
         return misses_BCHW.square().flatten(1).sum(1) / 2
 
 
 def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
-    """The measurement at the picture's size (1, 3, H, W); the result if it is no picture."""
+    """Measurement at the picture's size (1, 3, H, W); the result if it is not a picture."""
     if y_CHW.shape[0] != 3 or min(y_CHW.shape[1:]) < 2:
         return x_CHW[None]
 
@@ -206,24 +200,24 @@ def _start(x_CHW: Tensor, y_CHW: Tensor) -> Tensor:
 
 
 def verdict_of(explained: float, ratio: float) -> Verdict:
-    """The verdict; see :class:`Fit` for the two numbers."""
-    if explained >= FAILS:
+    """Verdict from the two ratios of :class:`Fit`."""
+    if explained >= VERDICT.fails:
         return "disagrees"
-    return "agrees" if explained <= EXPLAINS and ratio <= REACHES else "undecided"
+    return "agrees" if explained <= VERDICT.explains and ratio <= VERDICT.reaches else "undecided"
 
 
 def text_of(explained: float, ratio: float, words: str) -> str:
-    """The verdict in a sentence; ``words`` name the assumed operator."""
-    if explained >= FAILS:
+    """Verdict in a sentence; ``words`` name the assumed operator."""
+    if explained >= VERDICT.fails:
         return (
             f"The result does not agree with your picture: the degradation is probably not {words}."
         )
-    if explained > EXPLAINS:
+    if explained > VERDICT.explains:
         return (
             "It is undecided whether the result agrees with your picture: the degradation may not"
             f" be {words}."
         )
-    if ratio > REACHES:
+    if ratio > VERDICT.reaches:
         return (
             "It is undecided whether the result agrees with your picture: it differs by more than"
             " noise, although the degradation is possible. More steps or samples may help."
@@ -235,7 +229,7 @@ def text_of(explained: float, ratio: float, words: str) -> str:
 
 
 def round_trip(tokenizer: Tokenizer, x_CHW: Tensor) -> Tensor:
-    """A picture (1, 3, H, W) encoded and decoded by the tokenizer: what its codes can represent."""
+    """Picture (1, 3, H, W) after encoding and decoding by the tokenizer."""
 
     height, width = x_CHW.shape[1:]
     stride = tokenizer.stride

@@ -1,8 +1,8 @@
-"""What the best-fitting picture leaves unexplained of a measurement, band by band of its spectrum.
+"""Residual of the best-fitting picture by frequency band.
 
-A wrong blur suppresses frequencies that the true one let pass, for example those along a wrong
-direction of movement. No picture explains them. They are a small part of the measurement, so the
-misfit of the whole hardly shows them.
+A wrong blur suppresses frequencies that the true one passed, for example along a wrong direction of
+movement, so no picture explains them. They are a small part of the measurement and hardly change
+its overall misfit.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from aps_core.verdict.thresholds import VERDICT
+
 RINGS = (0.03, 0.08, 0.14, 0.22, 0.32, 0.5)
 """Bounds of the rings of frequencies, in cycles per pixel."""
 DIRECTIONS = 12
-"""Sectors of a ring; opposite directions are one."""
+"""Number of sectors of a ring; opposite directions belong to one sector."""
 LEAST_BINS = 10
-"""Bands with fewer frequencies are not used: the power of a few frequencies varies much."""
-MODELLED = 0.97
-"""Share of a band's power that an operator must explain; no operator is exact."""
+"""Fewest frequencies of a band; the mean power of fewer varies too much."""
 BORDER = 8
-"""This part of the shorter side is left out along the border: it depends on what lies outside."""
+"""Divisor of the shorter side that gives the ignored border, which depends on what lies outside."""
 SMALLEST = 32
-"""Measurements of fewer pixels on a side have no spectrum worth the name."""
+"""Shorter side in pixels below which a measurement is not split into bands."""
 
 
 def unexplained(
     residual_CHW: Tensor, y_CHW: Tensor, noise_CHW: Tensor, weight_CHW: Tensor
 ) -> float:
-    """Largest residual of any band, relative to noise and to the share that need not be modelled;
-    the root mean square over all values, if the measurement is no picture.
+    """Largest residual of any band, relative to noise and to the share of power that need not be
+    explained; the root mean square over all values if the measurement is too small for bands.
 
     Args:
         residual_CHW: measurement minus its best explanation.
@@ -54,13 +54,11 @@ def unexplained(
         (bands_NHF * power_HF).sum((1, 2)) / bands_NHF.sum((1, 2))
         for power_HF in (left_HF, measured_HF)
     )
-    return math.sqrt(float((left_N / (1 + (1 - MODELLED) * measured_N)).max()))
+    return math.sqrt(float((left_N / (1 + (1 - VERDICT.modelled) * measured_N)).max()))
 
 
 def _power(values_CHW: Tensor) -> Tensor:
-    """Power of every frequency (H, W // 2 + 1), mean over the channels; that of white noise is its
-    variance.
-    """
+    """Power spectrum (H, W // 2 + 1), mean over channels; that of white noise is its variance."""
     height, width = values_CHW.shape[1:]
     down, right = (
         torch.hann_window(side + 2, periodic=False, device=values_CHW.device)[1:-1]
@@ -74,7 +72,7 @@ def _power(values_CHW: Tensor) -> Tensor:
 
 
 def _bands(height: int, width: int) -> Tensor:
-    """Which frequencies belong to each band, (N, H, W // 2 + 1)."""
+    """Membership of the frequencies in each band, (N, H, W // 2 + 1)."""
     down, right = torch.fft.fftfreq(height)[:, None], torch.fft.rfftfreq(width)[None]
     radius_HF = torch.hypot(down, right)
     degrees_HF = torch.atan2(down, right).rad2deg()

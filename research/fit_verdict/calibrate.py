@@ -4,7 +4,7 @@ python -m research.fit_verdict.calibrate
 
 Pictures are degraded by a true operator, get noise or are compressed, and a part is judged under an
 assumed operator: what lies outside the part is seen through the blur, as in every photograph. The
-thresholds of :mod:`aps_core.verdict.fit` were chosen on every other picture of ``examples/``
+thresholds of :mod:`aps_core.verdict.thresholds` were chosen on every other picture of ``examples/``
 (``--half choose``); the others show how good they are (``--half report``). Cases come in a random
 order, right and wrong in turn, until ``--seconds`` have passed; about two a second on one core. The
 first question of the verdict needs no sampling; ``--results`` also restores some pictures under the
@@ -31,8 +31,9 @@ from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.operators import OperatorSpec
 from aps_core.tasks import Inputs, RestoreSpec, run
 from aps_core.tasks.results import PictureResult
-from aps_core.verdict.fit import LEAST_NOISE, Fit, Verdict, fitted_residual, verdict_of
+from aps_core.verdict.fit import Fit, Verdict, fitted_residual, verdict_of
 from aps_core.verdict.residual_spectrum import unexplained
+from aps_core.verdict.thresholds import VERDICT
 from research.common.arguments import parser_of
 from research.common.pictures import EXAMPLES
 from research.common.recording import recorded
@@ -155,7 +156,7 @@ def explained(upload: images.Picture, assumed: Operator, condition: str) -> floa
     y_CHW = images.to_tensor(upload)
     quality = CONDITIONS[condition] if condition.startswith("JPEG") else None
     rounding = 0.0 if quality is None else spec_of({"type": "jpeg", "quality": quality}).rounding
-    level = max(QUANTISATION, noise.estimate_sigma(y_CHW), rounding, LEAST_NOISE)
+    level = max(QUANTISATION, noise.estimate_sigma(y_CHW), rounding, VERDICT.least_noise)
     noise_CHW, all_CHW = torch.full_like(y_CHW, level), torch.ones_like(y_CHW)
     bound = spec_of(assumed).bind((3, SIDE, SIDE))
     residual_CHW = fitted_residual(bound, y_CHW, y_CHW, noise_CHW, all_CHW)

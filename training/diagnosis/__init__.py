@@ -1,1 +1,1 @@
-"""Training of the blur estimator of :mod:`aps_core.identify.diagnosis`."""
+"""Training of the two networks of :mod:`aps_core.identify.diagnosis`: blur and content."""

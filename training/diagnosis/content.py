@@ -1,4 +1,4 @@
-"""Trains the network that tells pages from photographs: ``python -m training.diagnosis.content
+"""Trains the classifier of documents and photographs: ``python -m training.diagnosis.content
 --corpus FOLDER --tiles FOLDER``. About twenty minutes on one core.
 """
 
@@ -14,16 +14,16 @@ from training.diagnosis.simulated import arguments, simulations, stored
 
 EPOCHS, BATCH, RATE = 30, 256, 3e-3
 DOCUMENT = 3
-"""Column of the targets that says whether it is one."""
+"""Column of the targets: 1 for a document, else 0."""
 
 
 def read(y: np.ndarray) -> np.ndarray:
-    """The features of a picture (H, W, 3) in [-1, 1], rounded to 8 bits."""
+    """Features of a picture (H, W, 3) in [-1, 1], rounded to 8 bits."""
     return features(np.round((y + 1) * 127.5).astype(np.uint8))
 
 
 def trained(x_NF: Tensor, document_N: Tensor) -> tuple[nn.Sequential, Tensor, Tensor]:
-    """Network, mean and deviation of the features."""
+    """Trained network, and mean and standard deviation of its features."""
     torch.manual_seed(0)
     mean, deviation = x_NF.mean(0), x_NF.std(0) + 1e-3
     net = nn.Sequential(

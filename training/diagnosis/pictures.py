@@ -24,8 +24,8 @@ REDUCERS = (
 
 
 def photographs(folder: Path, withheld: bool) -> Draw:
-    """Squares of corpus photographs, reduced by 1.3 to 3 so that their own blur and compression
-    vanish; (size, size, 3).
+    """Random squares (size, size, 3) of corpus photographs, reduced by 1.3 to 3 to remove their own
+    blur and compression.
     """
     pictures = [
         p for p in corpus.load(folder, icons=False)[withheld] if p.group in ("photo", "texture")
@@ -50,12 +50,12 @@ def photographs(folder: Path, withheld: bool) -> Draw:
 
 
 def documents(tiles: Path, seed: int) -> Draw:
-    """Crops of pages, scans and screens, in colour and under uneven light; (size, size, 3)."""
+    """Crops (size, size, 3) of pages, scans and screens, in colour and under uneven light."""
     return _drawn_from(DocumentCrops.of(tiles, seed))
 
 
 def withheld_documents(tiles: Path, seed: int) -> Draw:
-    """The same of tiles that no training reads."""
+    """Crops as in :func:`documents`, of tiles withheld from all training."""
     names = ("validation-ink", "validation-scan", "validation-colour")
     ink, scans, colour = (np.load(tiles / f"{name}.npy", mmap_mode="r") for name in names)
     return _drawn_from(DocumentCrops([ink, scans], [colour], seed))

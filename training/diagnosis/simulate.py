@@ -1,4 +1,4 @@
-"""Degrades sharp pictures as cameras, scanners and web sites do; the truth is known.
+"""Simulated degradations of sharp pictures, as by cameras, scanners and web sites.
 
 Pictures are luminance (H, W) or colour (H, W, 3), float64 in [-1, 1].
 """
@@ -29,27 +29,27 @@ RANGES: dict[Family, tuple[float, float]] = {
     "enlarged": (1.5, 8.0),
     "shaken": (5.0, 30.0),
 }
-"""Sizes drawn: width, radius, length in pixels, factor of enlargement, longer side of a trace. A
-Gaussian of half a pixel is still sharp.
+"""Ranges of the sizes: standard deviation, radius or length in pixels, factor of enlargement, or
+longer side of a trace. A Gaussian of half a pixel still counts as sharp.
 """
 MEMORY = (0.95, 0.995)
-"""Share of its velocity that a shaken camera keeps in a step: from trembling to one slow curve."""
+"""Autocorrelation of a shaken camera's velocity per step: from trembling to one slow curve."""
 LINE = 0.12
-"""Width of a trace over its length, as standard deviations, below which it is a straight line."""
+"""Ratio of the standard deviations across and along a trace below which it is a straight line."""
 PASSES, PASSED = (2, 3, 3, 3, 5), 0.35
-"""Counts of box filters that stand for a Gaussian in browsers and drawing programs (Pillow, SVG,
-CSS take three), and the share of Gaussians that are made so. Their spectrum has zeros.
+"""Numbers of box filters that approximate a Gaussian in browsers and drawing programs (three in
+Pillow, SVG and CSS), and the share of Gaussians made this way. Their spectrum has zeros.
 """
 EXPOSURE, EXPOSED = (0.35, 2.5), 0.35
-"""Light of badly exposed pictures, and their share. More than 1 clips at white: what is left of a
-photograph must not be taken for paper.
+"""Exposures of badly exposed pictures, and their share. More than 1 clips at white; such
+photographs must not be mistaken for documents.
 """
 FILTERS = (Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS)
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What was done to a picture."""
+    """Degradation of one picture."""
 
     family: Family
     size: float
@@ -60,9 +60,9 @@ class Truth:
     """JPEG quality; 0 is none."""
     document: bool
     exposure: float = 1.0
-    """What the light is multiplied with before the noise."""
+    """Factor of the light before the noise."""
     passes: int = 0
-    """Box filters that stand for a Gaussian; 0 is an exact one."""
+    """Number of box filters that approximate a Gaussian; 0 for an exact one."""
 
     def row(self) -> dict[str, float | str | bool]:
         return asdict(self)
@@ -93,9 +93,7 @@ def drawn(rng: np.random.Generator, document: bool) -> Truth:
 
 
 def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
-    """The picture as an 8-bit file would show it. Enlarging keeps its size: the original is reduced
-    first.
-    """
+    """Degraded picture, rounded to 8 bits. Enlarging keeps its size: it is reduced first."""
     y = x
     match truth.family:
         case "gaussian" if truth.passes:
@@ -125,7 +123,7 @@ def degraded(x: Array, truth: Truth, rng: np.random.Generator) -> Array:
 
 
 def exposed(x: Array, light: float) -> Array:
-    """The picture under ``light`` times as much of it; black stays black."""
+    """Picture with its light multiplied by ``light``; black stays black."""
     return light * (x + 1) - 1
 
 
@@ -137,8 +135,8 @@ def gaussian_kernel(sigma: float) -> Array:
 
 
 def boxes_kernel(sigma: float, passes: int) -> Array:
-    """Square kernel with sum 1 of several box filters whose variances add up to a Gaussian's; the
-    pixels at a box's ends count in part.
+    """Square kernel with sum 1 of several box filters whose variances add up to a Gaussian's; each
+    box has fractional weights at its ends.
     """
     # a box of 2 r + 1 pixels and two ends of weight e has the variance
     # (r (r + 1) (2 r + 1) + 6 e (r + 1)^2) / (6 r + 3 + 6 e)

@@ -1,4 +1,4 @@
-"""Features and truth of simulated degradations, stored once for several trainings."""
+"""Features and targets of simulated degradations, cached for repeated training."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Simulations(NamedTuple):
 def cached(
     path: Path, draws: list[pictures.Draw], count: int, seed: int, read: Read
 ) -> tuple[Tensor, Tensor]:
-    """The same, from a file if it exists."""
+    """:func:`simulated`, cached in a file."""
     if not path.exists():
         x, target = simulated(draws, count, seed, read)
         np.savez(path, x=x.numpy(), target=target.numpy())
@@ -59,7 +59,7 @@ def cached(
 
 
 def simulations(asked: argparse.Namespace, name: str, read: Read) -> Simulations:
-    """Features and targets of training, and of withheld pictures."""
+    """Features and targets of training pictures and of withheld ones."""
     asked.work.mkdir(parents=True, exist_ok=True)
     each = asked.count // asked.shards
 
@@ -79,7 +79,7 @@ def simulations(asked: argparse.Namespace, name: str, read: Read) -> Simulations
 
 
 def arguments(description: str | None, count: int) -> argparse.ArgumentParser:
-    """Parser of what both trainings take."""
+    """Parser with the options of both trainings."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--tiles", type=Path, required=True)

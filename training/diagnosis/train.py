@@ -41,7 +41,9 @@ def mirrored(x_NF: Tensor, target_N4: Tensor, transpose: bool) -> tuple[Tensor, 
 
 
 def loss_of(answer_NA: Tensor, target_N4: Tensor) -> Tensor:
-    """Cross-entropy of the family, likelihood of size and direction of the true one."""
+    """Sum of the cross-entropies of family and content, the negative log likelihood of the true
+    family's size, and the squared error of its direction.
+    """
     family = target_N4[:, 0].long()
     total = nn.functional.cross_entropy(answer_NA[:, SHARES], family, label_smoothing=0.01)
     blurred = family > 0
@@ -59,7 +61,7 @@ def loss_of(answer_NA: Tensor, target_N4: Tensor) -> Tensor:
 
 
 def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequential, Tensor, Tensor]:
-    """Network, mean and deviation of the features."""
+    """Trained network, and mean and standard deviation of its features."""
     torch.manual_seed(seed)
     mean, deviation = x_NF.mean(0), x_NF.std(0) + 1e-3
     net = nn.Sequential(
@@ -89,7 +91,9 @@ def trained(x_NF: Tensor, target_N4: Tensor, seed: int = 0) -> tuple[nn.Sequenti
 
 @torch.no_grad()
 def calibrated(answer_NA: Tensor, target_N4: Tensor) -> tuple[float, float]:
-    """Temperature of the logits, and factor of the sizes' deviations, of largest likelihood."""
+    """Temperature of the logits with the highest likelihood, and factor of the sizes' deviations
+    with which 95 % of the errors lie within 1.96 deviations.
+    """
     family = target_N4[:, 0].long()
     temperatures = np.geomspace(0.5, 4, 60)
     entropy = [
@@ -99,7 +103,6 @@ def calibrated(answer_NA: Tensor, target_N4: Tensor) -> tuple[float, float]:
     index = (family[blurred] - 1)[:, None]
     mean, spread = (answer_NA[blurred, at].gather(1, index)[:, 0] for at in (SIZES, DEVIATIONS))
     error = (target_N4[blurred, 1] - mean).abs() / spread.clamp(-4, 2).exp()
-    # 95 % of the errors lie within 1.96 deviations
     return float(temperatures[int(np.argmin(entropy))]), float(error.quantile(0.95)) / 1.96
 
 

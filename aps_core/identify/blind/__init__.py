@@ -1,5 +1,7 @@
-"""Blind deblurring: the blur's parameters by expectation-maximisation over posterior samples.
+"""Blind estimation of a picture's blur.
 
-``em.py`` is the algorithm, ``families.py`` the blurs, ``likelihood.py`` what the M step maximises,
-``photograph.py`` the E step on a photograph.
+Parametric blurs (``families.py``): expectation-maximisation (``em.py``) of a likelihood
+(``likelihood.py``) on the most detailed part of a picture (``photograph.py``), and refinement of a
+diagnosed movement (``refine.py``, ``movement.py``). Kernels of any shape: ``kernel_search.py``,
+with candidates from ``edge_prediction.py`` and evidence from ``sparse_gradients.py``.
 """

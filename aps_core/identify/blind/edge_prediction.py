@@ -1,9 +1,9 @@
-"""Candidates for a kernel: a sharp picture of few edges and its kernel, in turn.
+"""Candidates for a kernel, by alternating estimates of a sharp picture with few edges and a kernel.
 
-The picture is the one whose gradient is 0 at most pixels (L0 norm) and that explains the blurred
-one; the kernel is then a least-squares problem (Xu, Zheng & Jia 2013, "Unnatural L0 sparse
-representation for natural image deblurring"; Pan et al. 2014 for text). Both are maximised, so
-these are only guesses: which of them the picture supports is decided by their evidence
+The picture minimises its misfit to the blurred one plus a penalty on the number of pixels with a
+gradient (L0 norm); the kernel is then a least-squares problem (Xu, Zheng & Jia 2013, "Unnatural L0
+sparse representation for natural image deblurring"; Pan et al. 2014 for text). Both are maximised,
+not integrated out, so the results are only candidates: their evidence decides between them
 (:mod:`aps_core.identify.blind.sparse_gradients`).
 """
 
@@ -13,29 +13,30 @@ import torch
 from torch import Tensor
 
 from aps_core.identify.blind.kernel import connected
+from aps_core.identify.blind.thresholds import WEIGHT
 from aps_core.imaging.filters import fast_length
 from aps_core.imaging.resampling import mirror_pad
 from aps_core.numerics import conjugate_gradients
 
 WEAKER = 1.1
-"""Factor by which the price of an edge falls from round to round."""
+"""Factor by which the edge penalty falls from round to round."""
 LEAST_PRICE = 1e-4
+"""Smallest edge penalty."""
 KERNEL_PRICE = 2.0
-"""Price of the squares of the kernel's weights."""
-LEAST = 0.05
-"""Weights below this share of the largest are removed."""
+"""Penalty on the squares of the kernel's weights."""
 STRICTEST = 1e5
-"""Weight from which on the two copies of the gradient count as equal."""
+"""Coupling weight at which half-quadratic splitting stops."""
 CONJUGATE_STEPS = 25
 
 
 def predicted(y_HW: Tensor, kernel_KK: Tensor, price: float, rounds: int) -> Tensor:
-    """The kernel after some rounds from a first one.
+    """Kernel after ``rounds`` of alternation from a first one.
 
     Args:
         y_HW: blurred picture, grey, in [-1, 1].
         kernel_KK: the first kernel.
-        price: of an edge, relative to a squared error of a fully black pixel that should be white.
+        price: penalty of an edge, relative to the squared error of a black pixel that should be
+            white.
         rounds: times that the picture and the kernel are estimated.
     """
     y_HW = _periodic((y_HW + 1) / 2, kernel_KK.shape[0])
@@ -68,7 +69,9 @@ def _few_edges(y_HW: Tensor, kernel_KK: Tensor, price: float) -> Tensor:
 
 
 def _least_squares(y_HW: Tensor, x_HW: Tensor, side: int) -> Tensor:
-    """Kernel that makes the gradients of x those of y, with small weights; a delta if none does."""
+    """Ridge regression of the kernel from gradients of x to those of y; a delta if all weights of
+    the solution are <= 0.
+    """
     size, half = list(y_HW.shape), side // 2
     y_GHW, x_GHW = (
         torch.stack([each.roll(-1, 0) - each, each.roll(-1, 1) - each]) for each in (y_HW, x_HW)
@@ -89,11 +92,11 @@ def _least_squares(y_HW: Tensor, x_HW: Tensor, side: int) -> Tensor:
     )
     if not float(kernel_KK.max()) > 0:
         kernel_KK[half, half] = 1
-    return connected(kernel_KK, LEAST)
+    return connected(kernel_KK, WEIGHT.predicted)
 
 
 def _at_origin(kernel_KK: Tensor, size: list[int]) -> Tensor:
-    """A picture of ``size`` with the middle of the kernel in its corner."""
+    """Kernel padded to ``size``, with its middle pixel at the origin."""
     side = kernel_KK.shape[0]
     picture_HW = kernel_KK.new_zeros(size)
     picture_HW[:side, :side] = kernel_KK
@@ -101,8 +104,8 @@ def _at_origin(kernel_KK: Tensor, size: list[int]) -> Tensor:
 
 
 def _periodic(y_HW: Tensor, margin: int) -> Tensor:
-    """A picture mirrored by at least ``margin`` pixels, to sides for which Fourier transforms are
-    fast, that fades to its mean there, so that its opposite borders fit.
+    """Picture padded by mirroring at least ``margin`` pixels, to sides with fast Fourier
+    transforms. The padding fades to the mean, so that opposite borders match.
     """
     sides = list(y_HW.shape)
     after = [fast_length(side + 2 * margin) - side - margin for side in sides]

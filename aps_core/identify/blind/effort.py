@@ -1,4 +1,4 @@
-"""How much a blind estimate computes. Needs no torch."""
+"""Computational cost of blind estimates. Needs no torch, so that jobs can be priced without it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ SIDE, MARGIN = 96, 8
 STEPS, INNER_STEPS = 2, 4
 """Reverse steps of an E step, and Adam steps in each."""
 KERNEL_SEARCH = 1600
-"""Decoder evaluations of such a part that take as long as the search for a kernel of any shape."""
+"""Cost of the search for a kernel of any shape, in decoder evaluations of such a part."""
 PATCH = 192
-"""Side of the part examined for a kernel of any shape."""
+"""Side in pixels of the part examined for a kernel of any shape."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
     E step: pictures x_1 ... x_B ~ p(x | y, theta), posterior samples under the current blur
     M step: theta = argmax sum_b log p(y | x_b, theta)
 
-The algorithm integrates over the pictures and maximises over the blur. Maximising over both would
-favour no blur at all (Levin et al. 2009, "Understanding and evaluating blind deconvolution
+The algorithm integrates over the pictures and maximises over the blur. Maximising over both favours
+no blur at all (Levin et al. 2009, "Understanding and evaluating blind deconvolution
 algorithms").
 """
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from aps_core.identify.blind.families import Family, Parameters
+from aps_core.identify.blind.thresholds import ESTIMATE
 from aps_core.operators.base import OperatorSpec
 
 Draw = Callable[[OperatorSpec], Tensor]
@@ -27,11 +28,7 @@ Likelihood = Callable[[list[OperatorSpec], Tensor], Tensor]
 WIDEST, SHARPEST, SHRINKAGE = 0.6, 0.2, 0.6
 """Reach of the first M step, the least reach, and the factor from step to step."""
 FINER = 5
-"""Each M step searches a coarse grid, then one this much finer around its best point."""
-SETTLED = 0.1
-"""Largest last move and deviation over the chains with which EM has converged; as for
-:meth:`Family.distance`.
-"""
+"""Factor by which the second grid of an M step, around the best point of the first, is finer."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,13 @@ class Estimate:
 
     parameters: Parameters
     chains: list[Parameters]
-    """Parameters that fit the last pictures of each chain alone."""
+    """Parameters that fit the last picture of each chain best."""
     path: list[Parameters]
     """Parameters of every iteration, from the start to the result."""
     deviation: float
     """Root mean square distance of the chains from the result; see :meth:`Family.distance`."""
     converged: bool
-    """Whether the last step moved little and the chains agree."""
+    """Whether the last step was small and the chains agree."""
 
 
 def expectation_maximisation(
@@ -86,11 +83,11 @@ def expectation_maximisation(
     chains = [candidates[int(number)] for number in loglik_NB.argmax(0)]
     squares = [family.distance(chain, best) ** 2 for chain in chains]
     deviation = math.sqrt(sum(squares) / len(squares))
-    settled = family.distance(path[-1], path[-2]) <= SETTLED
+    settled = family.distance(path[-1], path[-2]) <= ESTIMATE.settled
     return Estimate(
         parameters=best,
         chains=chains,
         path=path,
         deviation=deviation,
-        converged=settled and deviation <= SETTLED,
+        converged=settled and deviation <= ESTIMATE.settled,
     )

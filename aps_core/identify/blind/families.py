@@ -12,12 +12,12 @@ from aps_core.operators.base import OperatorSpec
 
 Name = Literal["gaussian", "defocus", "motion"]
 Parameters = tuple[float, ...]
-"""A size in pixels; for a motion also its direction in degrees."""
+"""Size in pixels; for a motion also its direction in degrees."""
 
 SIZES, DIRECTIONS = 9, 7
-"""Candidates of each parameter; odd, so that the centre is one of them."""
+"""Numbers of candidates of each parameter; odd, so that the centre is one of them."""
 DEGREES = 60.0
-"""Reach of the directions if the sizes reach to a factor of e."""
+"""Reach of the directions, in degrees, for a reach of 1 (a factor of e in size)."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Family:
     size: str
     """Name of the field with the size in pixels."""
     least: float
-    """Smaller blurs hardly differ from none."""
+    """Smallest size in pixels; smaller blurs hardly differ from none."""
     deviation: float
-    """Standard deviation of the light along the blur, for a size of 1."""
+    """Standard deviation in pixels for a size of 1; along the direction if there is one."""
     angle: str | None = None
     """Name of the field with the direction in degrees."""
 
@@ -58,7 +58,7 @@ class Family:
         """Candidates around ``centre``, which is one of them.
 
         Args:
-            centre: present parameters.
+            centre: current parameters.
             reach: logarithm of the largest factor of the size; also scales :data:`DEGREES`.
             side: shorter side of the picture in pixels; larger blurs do not fit it.
         """

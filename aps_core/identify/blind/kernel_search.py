@@ -1,9 +1,9 @@
-"""The blur of a picture as a kernel of any shape.
+"""Search for the blur of a picture as a kernel of any shape.
 
-1. Candidates: coarse to fine from narrow kernels, for several prices of an edge and largest sides.
-2. The candidates with the most evidence are predicted anew, one resolution back.
-3. EM from those with the most evidence, ever longer for ever fewer. The result is the kernel that
-   then has the most.
+1. Estimate candidates from narrow kernels, coarse to fine, for several edge penalties and sides.
+2. Re-estimate the candidates with the most evidence, starting one resolution lower.
+3. Run EM from the best candidates, with more steps for fewer of them each time. The result is the
+   kernel with the most evidence.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from aps_core.identify.blind.effort import PATCH
 from aps_core.identify.blind.kernel import centred, deviation, enlarged, light_of, likeness
 from aps_core.identify.blind.photograph import most_detailed, reduction
 from aps_core.identify.blind.sparse_gradients import SparseGradients
+from aps_core.identify.blind.thresholds import KERNEL
 from aps_core.imaging import images, noise
 from aps_core.operators.base import KERNEL_SIDE, OperatorSpec
 from aps_core.types import InnerHook, InnerInfo
@@ -32,62 +33,49 @@ from aps_core.types import InnerHook, InnerInfo
 RADIUS = 10
 """Half of the kernel's side in pixels of the examined picture."""
 SIDES = (9, 15, 21)
-"""Sides from which the candidates' resolutions are derived: the coarsest has kernels of 5x5."""
+"""Sides from which the candidates' resolutions follow: at the coarsest they are about 5 pixels."""
 PRICES = (4e-3, 1e-2, 2.4e-2)
-"""Prices of an edge; see :func:`aps_core.identify.blind.edge_prediction.predicted`."""
+"""Edge penalties; see :func:`aps_core.identify.blind.edge_prediction.predicted`."""
 DIRECTIONS = ((0, 1), (1, 0), (1, 1), (-1, 1))
-"""Rows and columns between the two pixels of the first kernels."""
+"""Offsets (rows, columns) between the two pixels of the first kernels."""
 ROUNDS, AGAIN = 5, 3
-"""Rounds of edge prediction at each resolution, and of a candidate that is predicted anew."""
+"""Rounds of edge prediction at each resolution, and when a candidate is re-estimated."""
 RENEWED, REPETITIONS = 4, 3
-"""Candidates that are predicted anew, and times that this is repeated while it helps."""
+"""Number of candidates that are re-estimated, and how often at most."""
 SHORT, LONG = 2, 40
-"""Steps of EM before candidates are compared first, and of the last ones."""
+"""Steps of EM before candidates are first compared, and of the final ones."""
 HALVINGS = ((8, 8), (4, 20))
-"""Candidates and their steps of EM before the last ones are chosen."""
-WORTH_REPEATING = 0.002
-"""Least relative gain of evidence for another repetition."""
-ALIKE = 0.95
-"""Likeness from which on two kernels are one candidate."""
-LEAST_NOISE = 0.006
-"""Smaller noise is not believed: no blur is exactly a convolution."""
-DOUBT = 0.2
-"""Evidence a pixel that is not enough. It is approximate, and on withheld pages wide kernels had up
-to 0.16 more than the disc or Gaussian that was right.
-"""
-NARROW = 0.5
-"""Standard deviation of the light in pixels below which a kernel is no blur."""
-COUNTED = 1e-3
-"""Share of the light from which on a weight counts as a parameter."""
+"""Numbers of candidates, and of their steps of EM, before the final ones are chosen."""
 
 
 @dataclass(frozen=True)
 class KernelEstimate:
-    """A kernel of any shape, in the picture's pixels."""
+    """Kernel of any shape, in pixels of the picture."""
 
     kernel_KK: Tensor
-    """Picture of a point of light, with sum 1 and an odd side."""
+    """Kernel with sum 1 and an odd side."""
     path: list[Tensor]
     """Kernels from the start to the result, at the resolutions of their estimation."""
     spread: float
-    """Mean difference (1 - :func:`likeness`) of the kernels at which EM ends from other starts."""
+    """Mean difference (1 - :func:`likeness`) from the kernels that EM found from other starts."""
     support: float
-    """By how much its evidence exceeds that of the known blur, the price of its weights by the
-    Bayesian information criterion (Schwarz 1978), and :data:`DOUBT`. Above 0, the picture supports
-    it. Below 0 for a kernel that is no blur (:data:`NARROW`).
+    """Evidence in nats beyond that of the known blur, the penalty of the Bayesian information
+    criterion for its weights (Schwarz 1978), and :attr:`KernelThresholds.evidence_per_pixel`.
+    Positive if the picture supports the kernel; always negative for one that is no blur
+    (:attr:`KernelThresholds.narrow`).
     """
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel, how it was found, and how probable it makes the picture."""
+    """Kernel, its path and its evidence."""
 
     path: tuple[Tensor, ...]
     evidence: float
 
     @property
     def kernel_KK(self) -> Tensor:
-        """The kernel itself."""
+        """Last kernel of the path."""
         return self.path[-1]
 
 
@@ -104,10 +92,10 @@ def kernel_of(
 
     Args:
         image: RGB.
-        known: a parametric blur in the picture's pixels, with which the result is compared.
-        chains: starts of the last EM, >= 2.
+        known: parametric blur, in pixels of the picture, with which the result is compared.
+        chains: starts of the final EM, >= 2.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
-        rounding: standard deviation of an error beside the noise, such as that of JPEG.
+        rounding: standard deviation of an additional error, such as that of JPEG.
         on_inner: called between candidates; returning False cancels.
 
     Raises:
@@ -121,7 +109,7 @@ def kernel_of(
         before = found[0].evidence
         renewed = map(search.renewed, product(found[:RENEWED], PRICES))
         found = search.distinct([*renewed, *found])
-        if found[0].evidence - before < WORTH_REPEATING * abs(before):
+        if found[0].evidence - before < KERNEL.gain * abs(before):
             break
     for count, steps in HALVINGS:
         found = search.distinct(search.improved(each.path, steps) for each in found[:count])
@@ -140,22 +128,22 @@ def kernel_of(
 def examined_grey(
     image: Image.Image, zoom: int, sigma: float | None, rounding: float, side: int = PATCH
 ) -> tuple[Tensor, float]:
-    """The most detailed part (H, W), of at most ``side`` pixels a side, of a picture reduced by
-    ``zoom``, in grey, and the standard deviation of its errors. Noise is estimated in the colours,
-    where it is told from detail more reliably, and taken to be independent between them.
+    """Most detailed part (H, W) in grey, at most ``side`` pixels a side, of a picture reduced by
+    ``zoom``, and the standard deviation of its errors. Noise is estimated on the colour channels,
+    where it is easier to separate from detail, and assumed independent between them.
     """
     part = image.resize(
         [math.ceil(length / zoom) for length in image.size], Image.Resampling.LANCZOS
     )
     y_CHW = images.to_tensor(images.Picture(part.crop(most_detailed(part, side))))
     deviation = noise.estimate_sigma(y_CHW) if sigma is None else sigma / zoom
-    if not bool((y_CHW == y_CHW[:1]).all()):  # the mean of three colours
+    if not bool((y_CHW == y_CHW[:1]).all()):  # grey is the mean of three channels
         deviation /= math.sqrt(3)
-    return y_CHW.mean(0), math.hypot(max(deviation, LEAST_NOISE), rounding / zoom)
+    return y_CHW.mean(0), math.hypot(max(deviation, KERNEL.least_noise), rounding / zoom)
 
 
 class _Search:
-    """Candidates for the kernel of one picture (H, W)."""
+    """Search for the kernel of one picture (H, W)."""
 
     def __init__(self, y_HW: Tensor, sigma: float, zoom: int, report: Callable[[], None]) -> None:
         self.y_HW = y_HW
@@ -165,8 +153,8 @@ class _Search:
         self.report = report
 
     def from_coarse(self, chosen: tuple[tuple[int, int], int, float]) -> Candidate:
-        """The candidate for a direction of the first kernel, a side, from which the resolutions
-        follow, and a price of an edge.
+        """Candidate for a direction of the first kernel, a side, which determines the resolutions,
+        and an edge penalty.
         """
         direction, side, price = chosen
         path: list[Tensor] = []
@@ -181,7 +169,7 @@ class _Search:
         return self.improved(path, SHORT)
 
     def renewed(self, chosen: tuple[Candidate, float]) -> Candidate:
-        """A candidate predicted anew for a price of an edge, first at a reduced resolution."""
+        """Candidate re-estimated with an edge penalty, first at a reduced resolution."""
         candidate, price = chosen
         back = math.sqrt(2)
         coarse_JJ = self._at(candidate.kernel_KK, 1 / back, back)
@@ -190,7 +178,7 @@ class _Search:
         return self.improved([*candidate.path, coarse_JJ, fine_KK], SHORT)
 
     def improved(self, path: Sequence[Tensor], steps: int) -> Candidate:
-        """The candidate after ``steps`` of EM from the end of a path."""
+        """Candidate after ``steps`` of EM from the end of a path."""
         side = 2 * self.radius + 1
         improved_KK = self.picture.improved(centred(path[-1], side), steps)
         kernel_KK = centred(improved_KK, side)
@@ -198,18 +186,18 @@ class _Search:
         return Candidate((*path, kernel_KK), self._evidence(kernel_KK))
 
     def distinct(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Candidates with the most evidence first, without those like a better one."""
+        """Candidates sorted by evidence, best first, without those similar to a better one."""
         kept: list[Candidate] = []
         for each in sorted(candidates, key=attrgetter("evidence"), reverse=True):
-            if all(likeness(each.kernel_KK, other.kernel_KK) < ALIKE for other in kept):
+            if all(likeness(each.kernel_KK, other.kernel_KK) < KERNEL.alike for other in kept):
                 kept.append(each)
         return kept
 
     def support(self, kernel_KK: Tensor, simpler_JJ: Tensor) -> float:
         """See :attr:`KernelEstimate.support`."""
-        weights, pixels = int((kernel_KK > COUNTED).sum()), self.y_HW.numel()
-        price = weights * math.log(pixels) / 2 + DOUBT * pixels
-        if deviation(kernel_KK) < NARROW:
+        weights, pixels = int((kernel_KK > KERNEL.weight).sum()), self.y_HW.numel()
+        price = weights * math.log(pixels) / 2 + KERNEL.evidence_per_pixel * pixels
+        if deviation(kernel_KK) < KERNEL.narrow:
             return -price
         wide = 2 * math.ceil(3 * deviation(simpler_JJ)) + 1
         side = min(max(kernel_KK.shape[0], wide), KERNEL_SIDE)
@@ -230,11 +218,11 @@ class _Search:
         return 2 * max(1, math.ceil(self.radius / scale)) + 1
 
     def _at(self, kernel_KK: Tensor, factor: float, scale: float) -> Tensor:
-        """A kernel enlarged by ``factor``, with the side for the resolution ``scale``."""
+        """Kernel enlarged by ``factor``, with the side for the resolution ``scale``."""
         return centred(enlarged(kernel_KK, factor), self._side(scale))
 
     def _narrow(self, scale: float, direction: tuple[int, int]) -> Tensor:
-        """The first kernel: two pixels."""
+        """First kernel: two adjacent pixels."""
         side = self._side(scale)
         middle = side // 2
         kernel_KK = self.y_HW.new_zeros(side, side)
@@ -244,7 +232,7 @@ class _Search:
 
 
 def _reporter(on_inner: InnerHook | None, chains: int) -> Callable[[], None]:
-    """Reports candidates as the inner iterations of a first reverse step."""
+    """Callback that reports candidates as inner iterations of a first reverse step."""
     predictions = (len(DIRECTIONS) * len(SIDES) + REPETITIONS * RENEWED) * len(PRICES)
     total = predictions + sum(count for count, _ in HALVINGS) + chains
     done = 0

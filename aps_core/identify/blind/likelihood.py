@@ -1,4 +1,4 @@
-"""Likelihoods of a blur given pictures from the posterior: what an M step maximises."""
+"""Likelihoods of a blur given pictures from the posterior; an M step maximises them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 from aps_core.operators.base import OperatorSpec
 
 DETAIL = (0.0, *torch.logspace(-2, 0, 12).tolist())
-"""Standard deviations of the detail that are compared."""
+"""Candidate standard deviations of the missing detail, or of the picture, on the [-1, 1] scale."""
 
 
 @dataclass(frozen=True)
 class WhiteNoise:
-    """``y = k * x_b + n``: the pictures are complete, and n is white Gaussian noise. For
-    comparison; searches use those below.
+    """``y = k * x_b + n`` with complete pictures and white Gaussian noise n. Only a baseline for
+    comparisons.
     """
 
     y_CHW: Tensor
@@ -33,18 +33,18 @@ class WhiteNoise:
 class UnseenDetail:
     """``y = k * (x_b + r) + n``: the pictures lack detail r, such as the tokenizer's error.
 
-    r is white with an unknown deviation, and integrated out. In every frequency, y then deviates
+    r is white with an unknown deviation and integrated out. At every frequency, y then deviates
     from ``k * x_b`` by a Gaussian of variance ``sigma^2 + detail^2 |K|^2`` (Whittle's likelihood).
 
     Pictures drawn under a wrong blur fit y nearly as well as those drawn under the right one, so EM
-    with white noise alone hardly moves. In this model, too narrow a blur predicts detail that y
-    lacks, and too wide a blur excludes detail that y has.
+    with white noise alone makes little progress. In this model, too narrow a blur predicts detail
+    that y lacks, and too wide a blur excludes detail that y has.
     """
 
     y_CHW: Tensor
     sigma: float
     margin: int
-    """Pixels along the border that are not compared: they depend on what lies outside."""
+    """Border in pixels that is not compared, because it depends on what lies outside."""
 
     def __call__(self, blurs: list[OperatorSpec], x_BCHW: Tensor) -> Tensor:
         """log p(y | x_b, blur), (N, B), with the detail's most likely deviation."""
@@ -58,7 +58,7 @@ class UnseenDetail:
         return self.best(self.power(seen_BCHW), passed_HF)[0]
 
     def power(self, seen_BCHW: Tensor) -> Tensor:
-        """Power (B, H, W // 2 + 1) of what blurred pictures leave of y, without the border."""
+        """Power (B, H, W // 2 + 1) of the residuals of blurred pictures, without the border."""
         margin, (height, width) = self.margin, self.y_CHW.shape[1:]
         inner = (..., slice(margin, height - margin), slice(margin, width - margin))
         misses_BCHW = (seen_BCHW - self.y_CHW)[inner]
@@ -67,7 +67,7 @@ class UnseenDetail:
         return power_BHF
 
     def best(self, power_BHF: Tensor, passed_HF: Tensor) -> tuple[Tensor, Tensor]:
-        """Log likelihoods (B,) and the variance (H, W // 2 + 1), with the likeliest detail."""
+        """Log likelihoods (B,) and variance (H, W // 2 + 1) for the most likely deviation of r."""
         detail_D11 = torch.tensor(DETAIL, device=power_BHF.device)[:, None, None]
         variance_DHF = self.sigma**2 + detail_D11.square() * passed_HF
         cost_DBHF = variance_DHF.log()[:, None] + power_BHF / variance_DHF[:, None]
@@ -85,7 +85,7 @@ class PowerLaw:
     y_CHW: Tensor
     sigma: float
     margin: int
-    """Pixels along the border that are not used."""
+    """Border in pixels that is not used."""
 
     def __call__(self, blurs: list[OperatorSpec], x_BCHW: Tensor) -> Tensor:
         """log p(y | blur), (N, 1), with the most likely contrast; ``x_BCHW`` is not used."""
@@ -108,7 +108,7 @@ class PowerLaw:
 
 
 def _passed(blur: OperatorSpec, height: int, width: int, device: torch.device) -> Tensor:
-    """Share of the power of every frequency that a blur leaves, (H, W // 2 + 1)."""
+    """Power transfer function of a blur, (H, W // 2 + 1)."""
     point_1CHW = torch.zeros(1, 1, height, width, device=device)
     point_1CHW[..., height // 2, width // 2] = 1
     spread_1CHW = blur.bind((1, height, width), device)(point_1CHW)
@@ -117,7 +117,7 @@ def _passed(blur: OperatorSpec, height: int, width: int, device: torch.device) -
 
 
 def _window(height: int, width: int, device: torch.device) -> Tensor:
-    """Hann window (H, W); the power of windowed white noise is its variance."""
+    """Hann window (H, W), normalised so that the power of windowed white noise is its variance."""
     down = torch.hann_window(height, periodic=False, device=device)
     right = torch.hann_window(width, periodic=False, device=device)
     window: Tensor = torch.outer(down, right)

@@ -1,4 +1,4 @@
-"""The length and direction of a straight movement from the edges of a page or screen."""
+"""Length and direction of a straight movement from the edges of a page or screen."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from aps_core.identify.blind.sparse_gradients import SparseGradients
 SIDE = 96
 """Side of the examined part in pixels."""
 LENGTHS, BEST = 9, 2
-"""Lengths compared first, and how many of the best are then searched around."""
+"""Number of lengths compared first, and of the best movements that are then refined."""
 FINER = (0.09, 0.045, 0.0225)
-"""Reaches of the searches around them, as logarithms of the factor of the length."""
+"""Reaches of the refinements, as logarithms of the factor of the length."""
 DEGREES = 60.0
-"""Reach of the directions for a reach of 1."""
+"""Reach of the directions, in degrees, for a reach of 1."""
 ROUNDS = 3
-"""E steps for every blur."""
+"""Number of E steps for every blur."""
 
 
 def movement_of(
@@ -34,15 +34,15 @@ def movement_of(
     sigma: float | None = None,
     rounding: float = 0.0,
 ) -> Parameters:
-    """The movement with the most evidence, the picture's gradients integrated out. Takes seconds.
+    """Movement with the most evidence, with the picture's gradients integrated out. Takes seconds.
 
     Args:
         image: RGB.
-        near: guesses of length and direction, in pixels and degrees; the first one is trusted most.
+        near: guesses of length and direction, in pixels and degrees; the most reliable first.
         reach: logarithm of the largest factor between the first length and the result; if the best
-            movement lies beyond, the answer is the first guess.
+            movement lies beyond, the first guess is returned.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
-        rounding: standard deviation of an error beside the noise, such as that of JPEG.
+        rounding: standard deviation of an additional error, such as that of JPEG.
     """
     family = FAMILIES["motion"]
     zoom = reduction(image, near[0][0] * family.deviation)

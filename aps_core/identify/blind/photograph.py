@@ -1,8 +1,8 @@
-"""The blur of a photograph or page: EM on its most detailed part, with an image prior.
+"""Blur of a photograph or page: EM on its most detailed part, with an image prior.
 
-The E step is a short run of the sampler ``plug_and_play`` or, where the prior cannot be told
-estimates, ``carried_evidence``, with several samples and without the final correction: that would
-copy the measurement's frequencies into the samples, which then agree with any blur.
+The E step draws several samples with a short run of ``plug_and_play`` or, for priors without a
+denoiser, of ``carried_evidence``. The final correction is omitted: it would copy frequencies of the
+measurement into the samples, which would then agree with any blur.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from aps_core.identify.blind.effort import INNER_STEPS, MARGIN, SIDE, STEPS, Eff
 from aps_core.identify.blind.em import WIDEST, Estimate, expectation_maximisation
 from aps_core.identify.blind.families import Family, Parameters
 from aps_core.identify.blind.likelihood import PowerLaw, UnseenDetail
+from aps_core.identify.blind.thresholds import ESTIMATE
 from aps_core.imaging import images, noise
 from aps_core.imaging.noise_level import QUANTISATION
 from aps_core.losses.measurement import MeasurementLoss
@@ -33,11 +34,6 @@ from aps_core.types import InnerHook, InnerInfo
 
 if TYPE_CHECKING:
     from aps_core.engines.engine import ImageEngine
-
-LARGEST = 3.0
-"""Standard deviation of the light, in pixels, above which the picture is examined at a reduced
-size.
-"""
 
 
 def blur_of(
@@ -53,17 +49,17 @@ def blur_of(
     seed: int = 0,
     on_inner: InnerHook | None = None,
 ) -> Estimate:
-    """Estimates the blur of a picture, in its own pixels.
+    """Estimates a parametric blur, in pixels of the picture.
 
     Args:
         image: RGB.
         family: the blurs that are compared.
-        guess: their parameters according to the diagnosis.
+        guess: parameters from which the search starts.
         engine: image prior of the E step; None integrates over pictures with a power-law spectrum.
         effort: chains and iterations.
         widest: reach of the first M step.
         sigma: standard deviation of the noise on the [-1, 1] scale; None estimates it.
-        rounding: standard deviation of an error beside the noise, such as that of JPEG.
+        rounding: standard deviation of an additional error, such as that of JPEG.
         seed: seed of every random draw.
         on_inner: called between inner iterations; returning False cancels.
 
@@ -106,10 +102,10 @@ def reduction(image: Image.Image, deviation: float) -> int:
 
     Args:
         image: the whole picture.
-        deviation: approximate standard deviation of the light, in its pixels.
+        deviation: approximate standard deviation of the blur in pixels of the picture.
     """
     zoom = 1
-    while deviation > LARGEST * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
+    while deviation > ESTIMATE.largest * zoom and min(image.size) >= 4 * zoom * SIDE // 3:
         zoom *= 2
     return zoom
 
@@ -137,7 +133,7 @@ def examined(
 
 @dataclass
 class PosteriorSamples:
-    """The E step: short runs of the restoring sampler on a measurement (3, H, W)."""
+    """E step: short runs of a sampler on a measurement (3, H, W)."""
 
     engine: ImageEngine
     y_CHW: Tensor
@@ -173,14 +169,14 @@ class PosteriorSamples:
         return CarriedEvidence.model_validate({**usual, **short, "correction": 0.0})
 
     def _hook(self, number: int) -> Callable[[InnerInfo], bool | None] | None:
-        """Reports the search as the inner iterations of the first reverse step."""
+        """Hook that reports the search as inner iterations of the first reverse step."""
         hook, total = self.on_inner, self.effort.iterations * STEPS * INNER_STEPS
         if hook is None:
             return None
 
         def report(info: InnerInfo) -> bool | None:
             done = (number * STEPS + info.step - 1) * INNER_STEPS + info.iteration
-            # the picture is only the part of the upload that is searched
+            # no preview: the picture is only the examined part of the upload
             return hook(replace(info, step=1, iteration=done, inner_steps=total, picture=None))
 
         return report

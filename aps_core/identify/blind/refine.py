@@ -1,4 +1,4 @@
-"""Measures a diagnosed movement more closely, in the picture's spectrum and edges."""
+"""Refinement of a diagnosed movement from the picture's spectrum and edges."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ from dataclasses import replace
 
 from aps_core.identify.blind.effort import Effort
 from aps_core.identify.blind.families import FAMILIES
+from aps_core.identify.blind.thresholds import MOVEMENT
 from aps_core.identify.diagnosis import Diagnosis, Found
 from aps_core.identify.diagnosis.found import BlurSearch
 from aps_core.identify.search import Search
 from aps_core.operators.compose import with_stage
 from aps_core.operators.jpeg import FINEST, JPEG
 
-REACH = 0.35
-"""Reach of the first search, and largest distance of the result from the diagnosis. The likelihood
-has other maxima farther away.
-"""
 DISTURBING = {"enlarged", "missing"}
-"""With one of these findings, the spectrum is not more accurate: the likelihood assumes that noise
-and the rounding of JPEG are the only other degradations.
-"""
-CONFIRMED_REACH, UNCONFIRMED_REACH = 0.15, 0.5
-"""Reach of the search for the movement of a page or screen in its edges, whether the spectrum
-confirms the diagnosis or not. Farther away, halves and doubles of the length can have as much
-evidence.
+"""Findings with which a movement is not refined: the likelihood assumes that noise and the rounding
+of JPEG are the only other degradations.
 """
 UNCONFIRMED = "The blur's size: the picture's spectrum does not confirm it."
 SHAKEN = (
@@ -34,17 +26,18 @@ EFFORT = Effort(chains=2, iterations=3)
 
 
 def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
-    """``found`` with its movement measured in the picture's spectrum, and that of a page or screen
-    then in its edges. Takes a second; with edges some five.
+    """``found`` with its movement refined from the picture's spectrum and, on a page or screen,
+    from its edges. Takes about one second, or five with edges.
 
-    Unchanged if there is no movement, or if something :data:`DISTURBING` was found: the diagnosis
-    knows the width of a Gaussian or a disc better than the spectrum does. If the spectrum's
-    measurement does not settle near the diagnosis, it is not used, and ``unsure`` says so.
+    Returns ``found`` unchanged if there is no movement (the diagnosis is more accurate than the
+    spectrum for a Gaussian or a disc) or if something :data:`DISTURBING` was found. An estimate
+    from the spectrum that does not converge near the diagnosis is dropped, with a note in
+    ``unsure``.
 
     Args:
         found: what ``diagnosis`` proposes.
         diagnosis: that of the upload.
-        search: the upload and what is known of its noise.
+        search: the upload and its noise, if known.
     """
     from aps_core.identify.blind.movement import movement_of
     from aps_core.identify.blind.photograph import blur_of
@@ -61,39 +54,39 @@ def refined(found: Found, diagnosis: Diagnosis, search: Search) -> Found:
         guess,
         None,
         EFFORT,
-        widest=REACH,
+        widest=MOVEMENT.reach,
         sigma=search.sigma,
         rounding=rounding_of(diagnosis),
     )
-    confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= REACH
+    confirmed = estimate.converged and family.distance(guess, estimate.parameters) <= MOVEMENT.reach
     measured, where = estimate.parameters if confirmed else guess, "spectrum"
     if diagnosis.shows_document:
         measured = movement_of(
             image,
             [measured, guess],
-            CONFIRMED_REACH if confirmed else UNCONFIRMED_REACH,
+            MOVEMENT.reach_confirmed if confirmed else MOVEMENT.reach_unconfirmed,
             sigma=search.sigma,
             rounding=rounding_of(diagnosis),
         )
         estimate = replace(estimate, parameters=measured, path=[*estimate.path, measured])
         where = "spectrum and edges" if confirmed else "edges"
-    told: dict[str, object] = {"search": BlurSearch.of(family, estimate)}
+    changes: dict[str, object] = {"search": BlurSearch.of(family, estimate)}
     if not confirmed:
         hints = (UNCONFIRMED, SHAKEN) if diagnosis.shows_document else (UNCONFIRMED,)
-        told["unsure"] = (*found.unsure, *hints)
+        changes["unsure"] = (*found.unsure, *hints)
     if measured != guess:
         operator = with_stage(found.operator, family.blur(measured))
-        told["operator"] = operator
-        told["text"] = (
+        changes["operator"] = operator
+        changes["text"] = (
             f"{diagnosis.summary} Measured more closely in the picture's {where}, and taken as"
             f" {operator.words()}."
         )
-    return found.model_copy(update=told).at_resolved_size(search.size)
+    return found.model_copy(update=changes).at_resolved_size(search.size)
 
 
 def rounding_of(diagnosis: Diagnosis) -> float:
-    """Rounding error of the upload's JPEG compression, as noise on the [-1, 1] scale; 0 without
-    one. A search that does not know of it explains the upload by smaller blurs.
+    """Standard deviation of the rounding error of the upload's JPEG compression on the [-1, 1]
+    scale; 0 without compression. Ignoring it biases a search towards smaller blurs.
     """
 
     qualities = [each.values["quality"] for each in diagnosis.findings if each.kind == "jpeg"]

@@ -1,16 +1,16 @@
-"""The evidence for a kernel, with the sharp picture integrated out.
+"""Evidence for a kernel, with the sharp picture integrated out.
 
     y = k * x + n,   x_i ~ N(0, gamma_i),   n ~ N(0, s^2)
 
-x and y are the gradients of the sharp and of the blurred picture. Most gradients of a picture are
-near 0 and a few, at edges, are large, so every one has a variance gamma_i of its own, which is
-estimated too. The posterior of x is approximated by independent Gaussians of means m and variances
-z (Levin et al. 2011, "Efficient marginal likelihood optimization in blind deconvolution"; Wipf &
-Zhang 2014, "Revisiting Bayesian blind deconvolution", whose choice of gamma has no parameter).
+x and y are the gradients of the sharp and of the blurred picture. Most gradients are near 0 and a
+few, at edges, are large, so each has its own variance gamma_i, which is estimated too. The
+posterior of x is approximated by independent Gaussians of means m and variances z (Levin et al.
+2011, "Efficient marginal likelihood optimization in blind deconvolution"; Wipf & Zhang 2014,
+"Revisiting Bayesian blind deconvolution", whose choice of gamma has no parameter).
 
     E step: m, z given k       M step: k = argmin |y - k * m|^2 + |k|^2 sum_i z_i, k >= 0, sum k = 1
 
-The last term keeps a delta from winning: it is what integrating over x adds to the misfit.
+The last term, which integrating over x adds to the misfit, prevents a delta from winning.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from aps_core.identify.blind.kernel import connected
+from aps_core.identify.blind.thresholds import WEIGHT
 from aps_core.imaging.filters import fast_length
 from aps_core.numerics import conjugate_gradients
 
 GRADIENT_STEPS = 20
 """Steps of accelerated projected gradients in an M step."""
 CONJUGATE_STEPS = 10
-"""Steps of conjugate gradients for the means; they start at the last means."""
+"""Steps of conjugate gradients for the means, from the previous means."""
 FIRST_ROUNDS = 5
-"""E steps for a new kernel: gamma and m in turn."""
+"""Rounds of an E step for a new kernel, alternating m and gamma."""
 OVERSHOOT = 1.7
-"""Every M step goes this much farther; EM's own steps are short."""
-LEAST = 0.02
-"""Weights below this share of the largest are noise of the estimate, and become 0."""
+"""Factor by which every M step is extrapolated, because EM's own steps are short."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,9 @@ class Posterior:
 
     mean_GHW: Tensor
     gamma_GHW: Tensor
-    """Variances of the gradients before the measurement."""
+    """Prior variances of the gradients."""
     variance_GHW: Tensor
-    """Variances given the measurement."""
+    """Posterior variances of the gradients."""
 
 
 class SparseGradients:
@@ -68,9 +67,9 @@ class SparseGradients:
         """The E step.
 
         Args:
-            kernel_KK: the present kernel.
+            kernel_KK: the current kernel.
             start: posterior under a similar kernel of the same side; None starts at y.
-            rounds: times that gamma is estimated.
+            rounds: number of estimates of gamma.
         """
         blur = _Blur(kernel_KK, self.y_GHW)
         power = float(kernel_KK.square().sum()) / self.noise
@@ -88,7 +87,7 @@ class SparseGradients:
     def evidence(self, kernel_KK: Tensor, posterior: Posterior) -> float:
         """Lower bound of log p(y | kernel), up to a constant.
 
-        The gradients down and right are made of the same pixels, so half of their evidence counts.
+        Vertical and horizontal gradients share their pixels, so half of their evidence counts.
         """
         power = float(kernel_KK.square().sum()) / self.noise
         left_GHW = self.y_GHW - _Blur(kernel_KK, self.y_GHW)(posterior.mean_GHW)
@@ -98,13 +97,13 @@ class SparseGradients:
         return -float(misfit + volume + size) / 4
 
     def improved(self, kernel_KK: Tensor, steps: int) -> Tensor:
-        """The kernel after ``steps`` of EM, without noise of the estimate."""
+        """Kernel after ``steps`` of EM, without small or separate weights."""
         posterior = self.posterior(kernel_KK)
         for _ in range(steps):
             best_KK = self._likeliest(kernel_KK, posterior)
             kernel_KK = _on_simplex(kernel_KK + OVERSHOOT * (best_KK - kernel_KK))
             posterior = self.posterior(kernel_KK, posterior, rounds=1)
-        return connected(kernel_KK, LEAST)
+        return connected(kernel_KK, WEIGHT.improved)
 
     def _means(self, blur: _Blur, mean_GHW: Tensor, gamma_GHW: Tensor, power: float) -> Tensor:
         """argmin |y - k * m|^2 / noise + m^2 / gamma, by preconditioned conjugate gradients."""
@@ -137,7 +136,7 @@ class SparseGradients:
 
 
 class _Blur:
-    """Convolution of pictures (G, H + K - 1, W + K - 1) with a kernel, where all of it is known."""
+    """Valid convolution of pictures (G, H + K - 1, W + K - 1) with a kernel."""
 
     def __init__(self, kernel_KK: Tensor, y_GHW: Tensor) -> None:
         self.side = kernel_KK.shape[0]
@@ -157,7 +156,7 @@ class _Blur:
         return picture_GHW[:, : self.height, : self.width]
 
     def enclosed(self, y_GHW: Tensor) -> Tensor:
-        """Pictures continued by their borders to the size of what is blurred."""
+        """Pictures padded by replicating their borders to the size of the convolution's input."""
         return F.pad(y_GHW[None], (self.side // 2,) * 4, mode="replicate")[0]
 
 
@@ -183,7 +182,7 @@ class _Picture:
 
 
 def _on_simplex(kernel_KK: Tensor) -> Tensor:
-    """The nearest kernel with weights >= 0 and sum 1 (Duchi et al. 2008)."""
+    """Projection to weights >= 0 with sum 1 (Duchi et al. 2008)."""
     sorted_N = kernel_KK.flatten().sort(descending=True).values
     number_N = torch.arange(1, len(sorted_N) + 1, device=kernel_KK.device)
     excess_N = (sorted_N.cumsum(0) - 1) / number_N

@@ -1,6 +1,6 @@
-"""Diagnosis of a degraded picture: what happened to it, in plain words, and how to restore it.
+"""Diagnosis of a degraded picture: its degradations in plain words, and a restore job.
 
-Needs no torch. Takes milliseconds for a small picture and about a second for 12 megapixels.
+Needs no torch; takes milliseconds for a small picture and about a second for 12 megapixels.
 """
 
 from aps_core.identify.diagnosis.examine import diagnose, examine, shows_text

@@ -7,16 +7,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.identify.diagnosis.thresholds import MISSING, NOISE
+
 Pixels = NDArray[np.uint8]
 """(H, W, 3)."""
 
-LEAST_MISSING = 0.01
-"""Share of missing pixels below which none are reported."""
 FACTORS = range(2, 9)
-SIDE_BY_SIDE = 1.4
-"""How much more frequent black or white pixels are beside others in thin strokes: twice and more in
-small type, at most 1.3 times in photographs with three percent of them.
-"""
+"""Factors of enlargement that are recognised."""
 
 
 class Missing(NamedTuple):
@@ -33,46 +30,51 @@ def clipped(rgb: Pixels) -> tuple[float, float]:
 
 
 def missing(rgb: Pixels) -> Missing | None:
-    """A box or scattered pixels of exactly one colour in a photograph; None if there are none.
+    """Missing pixels of a photograph: a box, or scattered pixels, of exactly one colour; None if
+    there are none.
 
-    Natural areas of one colour are neither rectangular nor made of single pixels.
+    Natural areas of one colour are neither rectangular nor made of isolated pixels.
     """
     packed = rgb.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.uint32)
     values, counts = np.unique(packed, return_counts=True)
     most = int(values[counts.argmax()])
     same = packed == most
     share = float(same.mean())
-    if share < LEAST_MISSING or share > 0.98:
+    if share < MISSING.least or share > MISSING.most:
         return None
     colour = (most >> 16, most >> 8 & 255, most & 255)
     rows, columns = np.flatnonzero(same.any(1)), np.flatnonzero(same.any(0))
     if (shape := _box(same, share)) is not None:
         return Missing(shape, "box", colour)
     inside = same[1:-1, 1:-1]
-    # of independent missing pixels, the neighbours are missing as often as any pixel, and as often
-    # as those of known pixels
+    # if pixels are missing independently, neighbours of missing and of known pixels are missing at
+    # the same rate
     beside = _neighbours(same).mean(0)
     alike = float(beside[inside].mean()) if inside.any() else 1.0
     other = float(beside[~inside].mean()) if not inside.all() else 0.0
-    as_often = max(abs(alike - share), abs(other - share)) < 0.1 * max(share, 0.1)
-    if as_often and len(rows) > 8 and len(columns) > 8:
+    as_often = max(abs(alike - share), abs(other - share)) < (
+        MISSING.independence * max(share, MISSING.independence_floor)
+    )
+    if as_often and min(len(rows), len(columns)) > MISSING.lines:
         return Missing(share, "scattered", colour)
     return None
 
 
 def _box(same: NDArray[np.bool_], share: float) -> float | None:
-    """Share of a filled rectangle that holds nearly all pixels of one colour."""
-    rows = np.flatnonzero(same.mean(1) > 0.05)
-    columns = np.flatnonzero(same.mean(0) > 0.05)
+    """Share of the picture in a filled rectangle that holds nearly all pixels of one colour; None
+    if there is none.
+    """
+    rows = np.flatnonzero(same.mean(1) > MISSING.line)
+    columns = np.flatnonzero(same.mean(0) > MISSING.line)
     if not (len(rows) and len(columns)):
         return None
     box = same[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    filled = box.mean() > 0.995 and box.sum() > 0.95 * same.sum()
-    return share if filled and min(box.shape) >= 4 else None
+    filled = box.mean() > MISSING.filled and box.sum() > MISSING.inside * same.sum()
+    return share if filled and min(box.shape) >= MISSING.box_side else None
 
 
 def repeated(rgb: Pixels) -> int | None:
-    """Factor by which a picture was enlarged by repeating pixels; None if it was not."""
+    """Factor of an enlargement by repeated pixels; None without one."""
     found = [_repeated_along(side) for side in _both(rgb)]
     return found[0] if found[0] == found[1] else None
 
@@ -82,7 +84,7 @@ def _both(rgb: Pixels) -> tuple[Pixels, Pixels]:
 
 
 def _repeated_along(rgb: Pixels) -> int | None:
-    """Largest factor at whose multiples alone lines change."""
+    """Largest factor such that rows change only at its multiples; None if there is none."""
     changes = np.flatnonzero((rgb[1:] != rgb[:-1]).any((1, 2)))
     if len(changes) < 8:
         return None
@@ -91,8 +93,8 @@ def _repeated_along(rgb: Pixels) -> int | None:
 
 
 def impulses(rgb: Pixels) -> float:
-    """Share of single black or white pixels between others (salt-and-pepper noise); 0 for pictures
-    in black and white, and where such pixels lie side by side, as those of thin strokes do.
+    """Share of isolated black or white pixels (salt-and-pepper noise); 0 for black-and-white
+    pictures, and if such pixels tend to be adjacent, as in thin strokes.
     """
     grey = rgb.astype(np.int16).mean(2)
     if min(grey.shape) < 3 or bool(((grey <= 2) | (grey >= 253)).all()):
@@ -104,10 +106,10 @@ def impulses(rgb: Pixels) -> float:
         found = colour & contrast
         if found.any():
             beside += float(_neighbours(np.pad(found, 1)).mean(0)[found].sum())
-            # those of noise are independent: as frequent beside others as wherever one would show
+            # noise is independent, so its pixels are as frequent beside one another as elsewhere
             expected += float(found.sum()) ** 2 / float(contrast.sum())
             extreme |= found
-    return float(extreme.mean()) if beside < SIDE_BY_SIDE * expected else 0.0
+    return float(extreme.mean()) if beside < NOISE.side_by_side * expected else 0.0
 
 
 def _neighbours(values: NDArray[Any]) -> NDArray[Any]:

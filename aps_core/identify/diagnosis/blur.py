@@ -1,8 +1,7 @@
-"""Estimates the blur of a picture: its family, size, direction, and how sure that is.
+"""Estimate of a picture's blur: family, size, direction and confidence.
 
 A small network reads the features of :mod:`aps_core.identify.diagnosis.features`. It was trained on
-simulated degradations (``training/diagnosis``). Its confidence is calibrated on pictures that it
-was not trained on.
+simulated degradations (``training/diagnosis``); its confidence is calibrated on withheld pictures.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ DEVIATIONS = slice(2 * COUNT - 1, 3 * COUNT - 2)
 DIRECTION = slice(3 * COUNT - 2, 3 * COUNT)
 DOCUMENT = 3 * COUNT
 ANSWERS = 3 * COUNT + 1
-"""What the network answers: logits of the families, for all but "sharp" the logarithm of the size
-and of its standard deviation, cosine and sine of twice a movement's direction, and the logit of a
+"""Outputs of the network: logits of the families, for all but "sharp" the logarithm of the size and
+of its standard deviation, cosine and sine of twice a movement's direction, and the logit of a
 document.
 """
 NETWORK = "blur"
 
 TOLERANCE, LEAST_TOLERANCE = 0.15, 0.3
-"""A size counts as right within this share, or within this many pixels."""
+"""Largest error of a correct size: as a share, or in pixels if that is more."""
 ANGLE_TOLERANCE = 10.0
-"""A direction counts as right within this many degrees."""
+"""Largest error of a correct direction in degrees."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,13 @@ class Blur:
     angle: float
     """Direction of a movement in degrees, counter-clockwise from the horizontal."""
     confidence: float
-    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`. Of a
-    shaken camera, that the family is right.
+    """Estimated probability that family, size and direction are right; see :data:`TOLERANCE`.
+    For a shaken camera, only that the family is right.
     """
     shares: dict[Family, float]
     """Probability of every family."""
     document: float
-    """Logit of a document, page or screen, by its spectrum."""
+    """Logit of a document, page or screen, judged by the spectrum."""
 
     def enlarged(self, zoom: int) -> Blur:
         """The same blur in the pixels of a picture ``zoom`` times as large."""
@@ -65,12 +64,12 @@ class Blur:
 
 
 def estimate(crops: list[Array]) -> Blur:
-    """The blur of crops (h, w) of the luminance of one picture, at least 48 pixels a side."""
+    """Blur of one picture, from crops (h, w) of its luminance, each at least 48 pixels a side."""
     return read(perceptron.answer(NETWORK, features(crops).vector()))
 
 
 def read(answer: Array) -> Blur:
-    """Interprets one answer of the network, (ANSWERS,)."""
+    """Converts one output of the network (ANSWERS,) to a blur."""
     net = perceptron.stored(NETWORK)
     logits = answer[SHARES] / net["temperature"]
     shares = np.exp(logits - logits.max())
@@ -84,7 +83,7 @@ def read(answer: Array) -> Blur:
         spread = float(np.exp(np.clip(answer[DEVIATIONS][best - 1], -4, 2)))
         deviation = spread * float(net["widening"])
         allowed = max(TOLERANCE, LEAST_TOLERANCE / size)
-    if best and family != "shaken":  # the shape of that blur is searched, whatever its extent
+    if best and family != "shaken":  # its kernel is estimated anyway, whatever the size
         confidence *= math.erf(math.log1p(allowed) / deviation / math.sqrt(2))
     if family == "motion":
         confidence *= min(1.0, math.hypot(cosine, sine))

@@ -1,8 +1,9 @@
-"""Whether a picture shows a page or screen, or a photograph, by its brightness and colours.
+"""Classifier of documents and photographs by brightness and colours.
 
-A small network reads numbers about its crops: how many tones and colours there are, how contrast is
-spread over scales and areas, and what repeats along rows and columns, as lines of text do. It was
-trained on degraded and badly exposed pictures of both kinds (``training/diagnosis/content.py``).
+A small network reads statistics of crops: the number of tones and colours, the distribution of
+contrast over scales and areas, and periodicity along rows and columns, which lines of text have. It
+was trained on degraded and badly exposed pictures of both kinds
+(``training/diagnosis/content.py``).
 Brightness is in [-1, 1]; arrays are float64.
 """
 
@@ -21,31 +22,33 @@ Pixels = NDArray[np.uint8]
 
 NETWORK = "content"
 TONES, RELATIVE_TONES, COMMON = 32, 12, 10
-"""Bins of brightness, absolute and within the picture's range, and the fullest of the first."""
+"""Number of brightness bins, absolute and within the picture's range, and of the fullest absolute
+bins that are used.
+"""
 AREAS = (4, 8, 16)
 """Sides in pixels of areas whose means are compared."""
 BLOCK = 8
 """Side in pixels of the blocks whose contrast is measured."""
 FLATTEST = 0.3
-"""Share of the blocks that are the least contrasted, which are paper in a page."""
+"""Share of the blocks, those of lowest contrast, that count as flat; in a page they are paper."""
 LAGS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 """Distances in pixels at which rows and columns are compared."""
 LEAST = 1e-3
 """Added before logarithms: far below one grey level."""
-# shares of values below a quantile
+# levels of quantiles
 EXTREMES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 SPREAD = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 CALM = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def document(crops: list[Pixels]) -> float:
-    """Logit of a document, page or screen, of crops (h, w, 3) of one picture."""
+    """Logit that crops (h, w, 3) of one picture show a document, page or screen."""
     mean = np.mean([features(crop) for crop in crops], axis=0)
     return float(perceptron.answer(NETWORK, mean).item())
 
 
 def features(rgb: Pixels) -> Array:
-    """What the network reads about a crop (h, w, 3) of at least 48 pixels a side, (139,)."""
+    """Inputs of the network (139,) for a crop (h, w, 3) of at least 48 pixels a side."""
     x = rgb / 127.5 - 1
     y = x @ np.array(LUMA)
     return np.concatenate(
@@ -61,7 +64,7 @@ def features(rgb: Pixels) -> Array:
 
 
 def _tones(y: Array) -> Array:
-    """How brightness is distributed: on paper, few tones are frequent."""
+    """Distribution of brightness: on paper, few tones are frequent."""
     shares = np.histogram(y, TONES, (-1, 1))[0] / y.size
     levels = np.quantile(y, EXTREMES)
     span = max(levels[-1] - levels[0], 0.02)
@@ -71,13 +74,13 @@ def _tones(y: Array) -> Array:
 
 
 def _colours(blue: Array, red: Array) -> Array:
-    """How colourful it is, and whether on one line of colours only."""
+    """Saturation, and how closely the colours lie on one line."""
     saturation = np.quantile(np.hypot(blue, red), SPREAD)
     return np.array([*saturation, blue.std(), red.std(), _correlation(blue, red)])
 
 
 def _slopes(areas: Array) -> Array:
-    """Differences of neighbouring areas, and whether more of them lie beside than below."""
+    """Differences between neighbouring areas, and the ratio of horizontal to vertical ones."""
     beside, below = np.abs(np.diff(areas, axis=1)), np.abs(np.diff(areas, axis=0))
     both = np.quantile(np.concatenate([beside.ravel(), below.ravel()]), SPREAD)
     leaning = math.log((beside.mean() + LEAST) / (below.mean() + LEAST))
@@ -85,7 +88,7 @@ def _slopes(areas: Array) -> Array:
 
 
 def _blocks(y: Array) -> Array:
-    """Contrast of blocks, and how alike the flattest are, as paper is."""
+    """Contrast of blocks, and the spread of the flattest, which is small on paper."""
     blocks = _squares(y, BLOCK)
     contrast, means = blocks.std((1, 3)), blocks.mean((1, 3))
     flat = means[contrast <= np.quantile(contrast, FLATTEST)]
@@ -103,7 +106,7 @@ def _blocks(y: Array) -> Array:
 
 
 def _detail(y: Array) -> Array:
-    """Strength and shape of the finest detail: few strong edges, or many weak ones."""
+    """Strength of the finest detail, and whether it consists of few strong or many weak edges."""
     around = y[:-2, 1:-1] + y[2:, 1:-1] + y[1:-1, :-2] + y[1:-1, 2:]
     fine = y[1:-1, 1:-1] - around / 4
     peaked = float((fine**4).mean() / (fine.var() + 1e-6) ** 2) ** 0.25
@@ -111,7 +114,9 @@ def _detail(y: Array) -> Array:
 
 
 def _repetition(profile: Array, contrast: float) -> Array:
-    """Autocorrelation of the means of rows or columns, and their contrast beside the picture's."""
+    """Autocorrelation of the means of rows or columns, and their contrast relative to the
+    picture's.
+    """
     centred = profile - profile.mean()
     variance = float((centred**2).mean())
     alike = [(centred[:-lag] * centred[lag:]).mean() / (variance + 1e-5) for lag in LAGS]
@@ -119,13 +124,13 @@ def _repetition(profile: Array, contrast: float) -> Array:
 
 
 def _squares(y: Array, side: int) -> Array:
-    """(rows, side, columns, side), without what is left at the border."""
+    """Blocks (rows, side, columns, side); incomplete ones at the border are dropped."""
     height, width = (length // side for length in y.shape)
     return y[: height * side, : width * side].reshape(height, side, width, side)
 
 
 def _correlation(a: Array, b: Array) -> float:
-    """0 if one of both hardly varies."""
+    """Correlation coefficient; 0 if either input hardly varies."""
     if min(a.std(), b.std()) < LEAST:
         return 0.0
     return float(np.corrcoef(a.ravel(), b.ravel())[0, 1])

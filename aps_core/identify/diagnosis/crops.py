@@ -1,4 +1,4 @@
-"""The parts of a picture that the diagnosis examines: a few crops with the most detail."""
+"""Crops that the diagnosis examines: the most detailed parts of a picture."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Array = NDArray[np.float64]
 SIDE = 256
 """Longest side of a crop in pixels."""
 COUNT = 6
-"""Crops of a large picture."""
+"""Number of crops of a large picture."""
 SMALLEST = 48
-"""Pictures with a shorter side are too small for an estimate of blur."""
+"""Shorter side in pixels below which a picture is too small for an estimate of blur."""
 
 
 def detailed(image: Image.Image, count: int = COUNT) -> list[tuple[int, int, int, int]]:
-    """Boxes (left, top, right, bottom) with the most detail; one box for a small picture.
+    """Boxes (left, top, right, bottom) with the most detail, best first; one box for a small
+    picture.
 
-    Detail is judged on the picture reduced to about a hundred cells, which takes milliseconds for
-    12 megapixels.
+    Detail is measured on a reduced picture, which takes milliseconds for 12 megapixels.
     """
     columns, rows = (max(1, side // SIDE) for side in image.size)
     width, height = (min(SIDE, side) for side in image.size)
@@ -49,6 +49,6 @@ def detailed(image: Image.Image, count: int = COUNT) -> list[tuple[int, int, int
 
 
 def luminance(rgb: NDArray[np.uint8]) -> Array:
-    """(H, W) in [-1, 1] of (H, W, 3)."""
+    """Luminance (H, W) in [-1, 1] of an 8-bit picture (H, W, 3)."""
     values: Array = rgb @ np.array(LUMA) / 127.5 - 1
     return values

@@ -1,4 +1,4 @@
-"""Examines a picture: every finding with its confidence, from a few crops of its pixels."""
+"""Examination of a picture: all findings and their confidence, from a few crops."""
 
 from __future__ import annotations
 
@@ -14,43 +14,19 @@ from aps_core.identify.diagnosis import areas, content, crops, grain, jpeg
 from aps_core.identify.diagnosis.blur import Blur, estimate
 from aps_core.identify.diagnosis.propose import lossless_side, proposal
 from aps_core.identify.diagnosis.report import Confidence, Diagnosis, Finding, summary_of
-from aps_core.identify.diagnosis.words import (
-    FAIRLY_SURE,
-    NAMES,
-    blur_finding,
-    confidence_word,
-    content_finding,
+from aps_core.identify.diagnosis.thresholds import (
+    BLUR,
+    CLIPPING,
+    COMPRESSION,
+    CONFIDENCE,
+    CONTENT,
+    NOISE,
 )
+from aps_core.identify.diagnosis.words import NAMES, blur_finding, confidence_word, content_finding
 from aps_core.imaging.images import MAX_PIXELS, Picture, mask_band, open_image
 
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
-
-LARGE = {
-    "sharp": 1e9,
-    "gaussian": 3.5,
-    "defocus": 7.0,
-    "motion": 18.0,
-    "enlarged": 6.0,
-    "shaken": 18.0,
-}
-"""Sizes from which a picture is examined at half its resolution too."""
-FLAT = 0.004
-"""Standard deviation in every crop, half a grey level, below which a picture is of one colour."""
-SMALLEST_SIDE = 96
-"""A picture is not halved below this side in pixels."""
-LETTER = 5
-"""Height in pixels of the smallest letters that can be read."""
-FAINT, STRONG = 0.012, 0.04
-"""Noise below the first deviation is not reported; above the second it is called strong."""
-DOTS = 0.03
-"""Share of single black or white pixels that pages and screens may have."""
-FINE_QUALITY = 93
-"""JPEG quality from which compression is no degradation."""
-BETTER = 15
-"""By how much the quality of a file must exceed that of the traces in its pixels, so that these are
-of an earlier compression.
-"""
 
 
 def diagnose(data: bytes, max_pixels: int = MAX_PIXELS) -> Diagnosis:
@@ -69,7 +45,7 @@ def examine(picture: Picture) -> Diagnosis:
 
 def shows_text(picture: Picture) -> bool:
     """Whether a picture is probably a document, page or screen."""
-    return _Examination(picture).document() > FAIRLY_SURE
+    return _Examination(picture).document() > CONFIDENCE.fairly_sure
 
 
 @dataclass
@@ -84,9 +60,9 @@ class _Examination:
         self.unsure: list[str] = []
 
     def diagnosis(self) -> Diagnosis:
-        """All findings, in the order of the report."""
+        """Diagnosis with all findings, in the order of the report."""
         blur, shown = self._blur(), self.document()
-        document = shown > FAIRLY_SURE
+        document = shown > CONFIDENCE.fairly_sure
         found = [
             *self._sharpness(blur),
             *self._compression(),
@@ -107,25 +83,25 @@ class _Examination:
         )
 
     def document(self) -> float:
-        """Probability that it shows a document, page or screen; a half for a single colour, and for
-        a strip that is lower than letters.
+        """Probability that the picture shows a document, page or screen; 0.5 if it has a single
+        colour or is too low or narrow for letters.
         """
-        if self._flat or min(self.image.size) < LETTER:
+        if self._flat or min(self.image.size) < CONTENT.letter:
             return 0.5
         shown, blur = self.rgb, self._estimated
-        if blur is None:  # enlarged, which hardly changes what it seems to show
+        if blur is None:  # too small, so enlarge it: that hardly changes the answer
             times = -(-crops.SMALLEST // min(self.image.size))
             shown = [
                 np.asarray(part.resize((times * part.width, times * part.height)))
                 for part in map(Image.fromarray, self.rgb)
             ]
             blur = estimate([crops.luminance(part) for part in shown])
-        # spectrum and brightness err on different pictures
+        # average the two logits: they err on different pictures
         return 1 / (1 + math.exp(-(blur.document + content.document(shown)) / 2))
 
     @cached_property
     def _estimated(self) -> Blur | None:
-        """At this resolution; None if the picture is too small."""
+        """Blur estimated at full resolution; None if the picture is too small."""
         return None if self._small else estimate(self.grey)
 
     @property
@@ -134,7 +110,7 @@ class _Examination:
 
     @property
     def _flat(self) -> bool:
-        return max(float(part.std()) for part in self.grey) < FLAT
+        return max(float(part.std()) for part in self.grey) < CONTENT.flat
 
     def _blur(self) -> Blur | None:
         if self._flat:
@@ -144,7 +120,8 @@ class _Examination:
             self.unsure.append("The picture is too small to tell its sharpness.")
             return None
         blur, image, zoom = self._estimated, self.image, 1
-        while blur.size / zoom >= LARGE[blur.family] and min(image.size) >= 2 * SMALLEST_SIDE:
+        from_size = BLUR.halved_from.get(blur.family, math.inf)
+        while blur.size / zoom >= from_size and min(image.size) >= 2 * BLUR.smallest_side:
             image, zoom = image.reduce(2), 2 * zoom
             parts = [np.asarray(image.crop(box)) for box in crops.detailed(image)]
             coarse = estimate([crops.luminance(part) for part in parts])
@@ -168,7 +145,7 @@ class _Examination:
             if word != "sure":
                 self.unsure.append("It may be slightly blurred.")
             return []
-        if blur.shares["sharp"] > 0.25:
+        if blur.shares["sharp"] > BLUR.sharp:
             self.unsure.append("It may be slightly blurred.")
             return []
         if word == "not sure":
@@ -178,9 +155,9 @@ class _Examination:
 
     def _compression(self) -> list[Finding]:
         quality, traces = self.picture.jpeg_quality, self._traces
-        earlier = quality and traces and traces.quality < quality - BETTER
+        earlier = quality and traces and traces.quality < quality - COMPRESSION.better
         if quality is not None and not earlier:
-            fine = quality >= FINE_QUALITY
+            fine = quality >= COMPRESSION.fine_quality
             text = f"JPEG of quality {quality}"
             values = {"quality": quality, "from": "file"}
             return [
@@ -190,7 +167,7 @@ class _Examination:
             return []
         text = f"was once a JPEG of quality {traces.quality}"
         values = {"quality": traces.quality, "from": "pixels"}
-        clear = confidence_word(min(1.0, traces.clearness + 0.35))
+        clear = confidence_word(min(1.0, traces.clearness + COMPRESSION.clearness_to_confidence))
         return [Finding(kind="jpeg", wrong=True, text=text, confidence=clear, values=values)]
 
     @cached_property
@@ -199,7 +176,7 @@ class _Examination:
 
     def _noise(self, document: bool) -> list[Finding]:
         impulses = float(np.mean([areas.impulses(part) for part in self.rgb]))
-        if impulses > (DOTS if document else 0.004):
+        if impulses > (NOISE.impulses_document if document else NOISE.impulses_photograph):
             text = f"{impulses:.1%} of the pixels are single black or white ones"
             values = {"kind": "impulses", "share": round(impulses, 4)}
             return [Finding(kind="noise", wrong=True, text=text, confidence="sure", values=values)]
@@ -209,11 +186,11 @@ class _Examination:
             self.unsure.append("The noise: too few areas are neither black nor white.")
             return []
         sigma, peak = measured
-        if sigma < FAINT:
+        if sigma < NOISE.faint:
             return []
         if compressed:
             self.unsure.append("How strong the noise was before the JPEG compression.")
-        strength = "strong noise" if sigma > STRONG else "noise"
+        strength = "strong noise" if sigma > NOISE.strong else "noise"
         text = f"{strength} of about {sigma * 127.5:.1f} grey levels"
         found: dict[str, str | float] = {"kind": "gaussian", "sigma": round(sigma, 4)}
         if peak is not None:
@@ -228,17 +205,23 @@ class _Examination:
             return []
         white, black = areas.clipped(np.asarray(self._thumbnail()))
         share = white + black
-        if share < 0.02:
+        if share < CLIPPING.reported:
             return []
         text = f"{share:.0%} of the pixels are clipped to white or black"
         values = {"white": round(white, 4), "black": round(black, 4)}
-        word: Confidence = "sure" if share > 0.05 else "fairly sure"
+        word: Confidence = "sure" if share > CLIPPING.sure else "fairly sure"
         return [
-            Finding(kind="clipped", wrong=share > 0.1, text=text, confidence=word, values=values)
+            Finding(
+                kind="clipped",
+                wrong=share > CLIPPING.wrong,
+                text=text,
+                confidence=word,
+                values=values,
+            )
         ]
 
     def _thumbnail(self) -> Image.Image:
-        """A selection of the pixels, unchanged, of at most a thousand a side."""
+        """Every n-th pixel, unchanged, so that neither side exceeds about a thousand."""
         step = max(1, max(self.image.size) // 512)
         return self.image if step == 1 else Image.fromarray(np.asarray(self.image)[::step, ::step])
 

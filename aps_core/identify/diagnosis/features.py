@@ -1,8 +1,8 @@
-"""Spectrum and edges of a picture as the numbers that the blur estimator reads.
+"""Features of spectrum and edges for the blur estimator.
 
-A blur multiplies the spectrum by its transfer function, widens edges, and, if it is a movement,
-does both in one direction only. Enlarging a picture empties the high frequencies and leaves a
-period. Arrays are float64; luminance is in [-1, 1]; frequencies are in cycles per pixel.
+A blur multiplies the spectrum by its transfer function and widens edges; a movement does both in
+one direction only. Enlarging removes high frequencies and adds a period. Arrays are float64;
+luminance is in [-1, 1]; frequencies are in cycles per pixel.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 RADII, ANGLES = 24, 16
-"""Bins of the polar spectrum: frequencies up to 0.5, directions over 180 degrees."""
+"""Numbers of bins of the polar spectrum: frequencies up to 0.5, directions over 180 degrees."""
 SCALES = (1.0, 1.6, 2.5, 4.0, 6.5)
-"""Widths in pixels of the Gaussians behind which edges are compared."""
+"""Standard deviations in pixels of the Gaussians after which edges are compared."""
 PERIODS = (2, 3, 4, 5, 6, 8)
-"""Periods in pixels that enlarging leaves."""
+"""Periods in pixels that enlarging may add."""
 MARGIN = 8
-"""Pixels at the border of a crop in which no edges are counted."""
+"""Border of a crop in pixels in which edges are ignored."""
 STRONG = 0.04
-"""Share of pixels that count as edges."""
+"""Share of pixels, the steepest, that count as edges."""
 EMPTY = 1e-7
-"""Power below that of 8-bit rounding."""
+"""Added to powers before their logarithm; lower than the power of 8-bit rounding."""
 
 
 class Features(NamedTuple):
-    """What is known about the blur of a picture."""
+    """Features of one picture."""
 
     spectrum_RA: Array
     """Logarithm of the power at every frequency and direction, relative to low frequencies."""
     edges: Array
-    """Quantiles of the loss of edges behind wider Gaussians, and their median by direction."""
+    """Quantiles of the edges' loss of steepness under wider Gaussians, and medians by direction."""
     others: Array
-    """Contrast, strength of every period of :data:`PERIODS`, and how many tones the picture has."""
+    """Contrast, strength of each of :data:`PERIODS`, and statistics of the tones."""
 
     def vector(self) -> Array:
         """All features in one vector."""
@@ -69,7 +69,7 @@ def _polar_power(crop: Array) -> Array:
     total = np.bincount(bins.ravel(), (weights * power.ravel()).ravel(), size)
     count = np.bincount(bins.ravel(), weights.ravel(), size)
     total, count = total.reshape(RADII, ANGLES), count.reshape(RADII, ANGLES)
-    # directions without a frequency of their own, in small crops, take the mean of their radius
+    # in small crops, directions without a frequency of their own get the mean of their radius
     mean_R1 = total.sum(1, keepdims=True) / count.sum(1, keepdims=True)
     averaged: Array = (total + 0.5 * mean_R1) / (count + 0.5)
     return averaged
@@ -92,10 +92,10 @@ def _polar_bins(height: int, width: int) -> tuple[NDArray[np.int64], Array]:
 
 
 def _edges(crop: Array) -> Array:
-    """How much the strongest edges lose behind each Gaussian of :data:`SCALES`.
+    """Loss of steepness of the strongest edges under each Gaussian of :data:`SCALES`.
 
-    A blur of width b leaves ``sqrt((b^2 + 1) / (b^2 + s^2))`` of a step edge behind a Gaussian of
-    width s, compared with one of width 1. Other blurs lose differently from scale to scale.
+    After a Gaussian blur of width b, a Gaussian of width s leaves ``sqrt((b^2 + 1) / (b^2 + s^2))``
+    of a step edge's steepness under one of width 1. Other blurs depend on s differently.
     """
     down, right = np.fft.fftfreq(crop.shape[0])[:, None], np.fft.rfftfreq(crop.shape[1])[None]
     spectrum, squared = np.fft.rfft2(crop), down**2 + right**2
@@ -138,7 +138,7 @@ def _periods(crop: Array) -> Array:
 
 
 def _tones(crops: list[Array]) -> Array:
-    """Entropy of the luminance in nats, and the share of its most frequent value: paper and screens
+    """Entropy of the luminance in nats, and the share of its most frequent bin: paper and screens
     have few tones.
     """
     values = np.concatenate([crop.ravel() for crop in crops])

@@ -1,4 +1,4 @@
-"""How an unknown degradation was identified from the upload of a job."""
+"""Operator identified from an upload, and how it was found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BlurSearch(Config):
 
     @classmethod
     def of(cls, family: Family, estimate: Estimate) -> Self:
-        """An estimate as data."""
+        """Serialisable form of an estimate."""
         return cls(
             parameters=family.named(estimate.parameters),
             deviation=round(estimate.deviation, 4),
@@ -62,7 +62,7 @@ class KernelSearch(Config):
 
     @classmethod
     def of(cls, estimate: KernelEstimate) -> Self:
-        """An estimate as data."""
+        """Serialisable form of an estimate."""
         return cls(
             kernel=rows_of(estimate.kernel_KK),
             spread=round(estimate.spread, 4),
@@ -72,7 +72,7 @@ class KernelSearch(Config):
 
 
 def rows_of(kernel_KK: Tensor) -> KernelRows:
-    """The weights of a kernel, rounded to a hundred-thousandth."""
+    """Rows of a kernel's weights, rounded to five decimals."""
     rows = kernel_KK.double().cpu().round(decimals=5).tolist()
     return tuple(tuple(row) for row in rows)
 
@@ -108,7 +108,7 @@ class Found(Config):
         return notes
 
     def at_resolved_size(self, size: tuple[int, int]) -> Self:
-        """This blur, restored at the size that it leaves of a picture (width, height)."""
+        """Copy with the working size that the blur leaves of a picture (width, height)."""
         side = resolved_side(self.operator.model_dump(), size)
         return self.model_copy(update={"working_size": side})
 
@@ -119,12 +119,12 @@ def found_by(
     size: tuple[int, int] | None = None,
     longest: int | None = None,
 ) -> Found | None:
-    """What a diagnosis can undo without a search; None if there is nothing.
+    """Operator that a diagnosis proposes without a search; None if it proposes none.
 
     Args:
         diagnosis: that of the upload.
         asked: the unknown operator's type.
-        size: width and height of the part of it that is restored; None for all of it.
+        size: width and height of the restored part of the upload; None for all of it.
         longest: the job's ``working_size``, if it has one.
     """
     size = size or (diagnosis.width, diagnosis.height)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.identify.diagnosis.thresholds import NOISE
 from aps_core.imaging.noise_level import (
     LOW_DECILE,
     clipped_noise,
@@ -22,30 +23,24 @@ from aps_core.imaging.noise_level import (
 Array = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 
-
-PHOTON_SHARE, STRAIGHT = 0.6, 0.75
-"""Least share of the variance at white that grows with brightness, and least coefficient of
-determination of the line, of photon noise. On 23 pictures, photon noise has 0.9 and 0.85, Gaussian
-noise at most 0.45 and 0.7.
-"""
 QUIETEST = 1.15
-"""Variance, relative to that of the quietest tiles."""
+"""True variance relative to that of the quietest tiles, to which the line is fitted."""
 
 
 class Grain(NamedTuple):
     """Noise of a picture."""
 
     sigma: float
-    """Standard deviation on the [-1, 1] scale, where it is least."""
+    """Lowest standard deviation in the picture, on the [-1, 1] scale."""
     peak: float | None
     """Mean photon count of a white pixel; None if the noise does not grow with brightness."""
 
 
 def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
-    """The noise of a picture; None if too little shows it.
+    """Noise of a picture; None if too few areas show it.
 
-    Where little is neither black nor white, the noise that clipping has left is measured; not if
-    JPEG has compressed the picture, which leaves ripples around letters.
+    If nearly all pixels are black or white, noise is estimated from its clipped remains, except in
+    a JPEG, which has ripples around letters.
 
     Args:
         parts: crops (H, W, 3) of the picture.
@@ -53,7 +48,7 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
     """
     values = [np.moveaxis(part, 2, 0) / 127.5 - 1 for part in parts]
     tiles = [tile for y_CHW in values for tile in noisy_tiles(y_CHW, side=patch_side(y_CHW))]
-    if len(tiles) >= 4:
+    if len(tiles) >= NOISE.tiles:
         deviations, means = np.array(tiles).T
         sigma = float(np.quantile(deviations, 0.1)) / LOW_DECILE
         smoothed = [smoothed_noise(y_CHW, sigma) for y_CHW in values]
@@ -68,14 +63,14 @@ def measured(parts: Sequence[Pixels], compressed: bool) -> Grain | None:
 
 
 def _photon_count(deviations: Array, means: Array) -> float | None:
-    """Mean photon count of a white pixel, by a line through the quietest tiles of each brightness;
-    None if the brightness hardly varies or the variance does not grow with it.
+    """Mean photon count of a white pixel, from a line fitted to the variance of the quietest tiles
+    at each brightness; None if brightness hardly varies or variance does not grow with it.
     """
     edges = np.quantile(means, np.linspace(0, 1, min(7, 1 + len(means) // 6)))
     chosen = [(means >= low) & (means <= high) for low, high in pairwise(edges)]
     levels = np.array([(means[each].mean() + 1) / 2 for each in chosen])
     variances = np.array([np.quantile(deviations[each], 0.2) ** 2 for each in chosen])
-    if len(levels) < 3 or np.ptp(levels) < 0.2:
+    if len(levels) < NOISE.brightness_levels or np.ptp(levels) < NOISE.brightness_range:
         return None
     slope, constant = np.polyfit(levels, variances, 1)
     if constant < 0:
@@ -83,8 +78,8 @@ def _photon_count(deviations: Array, means: Array) -> float | None:
     left = np.square(variances - slope * levels - constant).sum()
     if (
         slope <= 0
-        or slope < PHOTON_SHARE * (slope + constant)
-        or left > (1 - STRAIGHT) * _spread(variances)
+        or slope < NOISE.photon_share * (slope + constant)
+        or left > (1 - NOISE.straightness) * _spread(variances)
     ):
         return None
     return float(4 / (QUIETEST * slope))  # the variance at white is 4 / peak

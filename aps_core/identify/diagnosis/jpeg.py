@@ -1,4 +1,4 @@
-"""JPEG quality from the traces that blocks left in the pixels."""
+"""Quality of an earlier JPEG compression, estimated from traces in the pixels."""
 
 from __future__ import annotations
 
@@ -7,37 +7,34 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aps_core.identify.diagnosis.thresholds import COMPRESSION
 from aps_core.imaging.jpeg_tables import table
 
 Array = NDArray[np.float64]
 
 QUALITIES = range(10, 93)
-"""Qualities that pixels reveal; higher ones leave no trace beyond rounding."""
+"""Qualities that can be detected; higher ones leave no trace beyond rounding."""
 COEFFICIENTS = [(0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2), (0, 3), (3, 0)]
 """Rows and columns of the DCT coefficients that are compared."""
-ENOUGH = 150
-"""Coefficients needed for an estimate."""
 UNCLIPPED = 1 - 0.5 / 127.5
-"""Largest absolute value of a block that was not clipped."""
+"""Absolute value below which all pixels of a block must lie: others may be clipped."""
 SAMPLE = 160
 """Side in pixels of the part in which the grid of blocks is searched."""
-CLEAR = 0.35
-"""Least mean cosine at which the steps are clear; 1 if all coefficients are multiples of them."""
 
 
 class Traces(NamedTuple):
-    """Traces of compression in the pixels."""
+    """Quality that explains the pixels best."""
 
     quality: int
     clearness: float
-    """Mean cosine of the phase of the coefficients within the steps of this quality."""
+    """Mean cosine of the coefficients' phases in units of this quality's steps; at most 1."""
 
 
 def traces(luminance: Array) -> Traces | None:
-    """Quality of an earlier compression of a picture that was then saved as another file.
+    """Traces of a JPEG compression before the picture was saved as this file.
 
-    Coefficients of compressed blocks are multiples of the quality's steps, up to rounding. None if
-    there are no clear traces: never compressed, of high quality, or changed since.
+    Up to rounding, DCT coefficients of compressed blocks are multiples of the quality's steps. None
+    without clear traces: the picture was never compressed, has high quality or was changed since.
 
     Args:
         luminance: (H, W) in [-1, 1].
@@ -45,15 +42,15 @@ def traces(luminance: Array) -> Traces | None:
     if min(luminance.shape) < 32:
         return None
     found = _best(luminance)
-    if found is None or found.clearness < CLEAR:
+    if found is None or found.clearness < COMPRESSION.clear:
         top, left = _offset(luminance)
         found = _best(luminance[top:, left:])
-    return found if found is not None and found.clearness >= CLEAR else None
+    return found if found is not None and found.clearness >= COMPRESSION.clear else None
 
 
 def _offset(luminance: Array) -> tuple[int, int]:
-    """Row and column of the first block of a cropped picture: the clearest of all 64 grids, by some
-    of the blocks and qualities.
+    """Row and column of the first block in a cropped picture: those of the clearest of all 64
+    grids, judged by a sample of blocks and qualities.
     """
     clearest, best = 0.0, (0, 0)
     for top, left in np.ndindex(8, 8):
@@ -69,7 +66,7 @@ def _best(luminance: Array) -> Traces | None:
     clearness = np.array([_clearness(coefficients, quality) for quality in QUALITIES])
     if clearness.max() <= 0:
         return None
-    # multiples of a step are also multiples of its divisors, which finer qualities have
+    # higher qualities fit as well if their steps divide those of the true one: take the lowest
     lowest = int(np.flatnonzero(clearness >= 0.9 * clearness.max())[0])
     near = slice(max(0, lowest - 2), lowest + 3)
     best = lowest if lowest < 2 else near.start + int(np.argmax(clearness[near]))
@@ -87,13 +84,13 @@ def _coefficients(luminance: Array) -> Array:
     whole = np.abs(blocks).max((2, 3)) < UNCLIPPED
     spectrum = dct @ (127.5 * blocks[whole]) @ dct.T
     chosen = np.stack([spectrum[..., row, column].ravel() for row, column in COEFFICIENTS])
-    # equal blocks, as on screens, are no further evidence
+    # identical blocks, frequent on screens, are counted once
     return np.unique(chosen.round(2), axis=1)
 
 
 def _clearness(coefficients: Array, quality: int) -> float:
     steps = np.array([table(quality)[at] for at in COEFFICIENTS])[:, None]
     counted = (np.abs(coefficients) > 0.6 * steps) & (steps > 1)
-    if counted.sum() < ENOUGH:
+    if counted.sum() < COMPRESSION.coefficients:
         return 0.0
     return float(np.cos(2 * np.pi * coefficients / steps)[counted].mean())

@@ -1,5 +1,5 @@
-"""Small fully connected networks that ship with the package, computed in NumPy: the processes that
-read uploads have no PyTorch.
+"""Small fully connected networks that ship with the package, evaluated in NumPy because processes
+that read uploads do not load PyTorch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Array = NDArray[np.float64]
 
 FOLDER = EMBEDDED / "diagnosis"
 HIDDEN = ("1", "2")
-"""Layers before the last."""
+"""Numbers of the hidden layers."""
 LARGEST = 6.0
-"""Deviations from the mean to which inputs are clipped, as in training."""
+"""Bound, in standard deviations, to which inputs are clipped, as in training."""
 
 
 def answer(name: str, vector: Array) -> Array:
-    """What the network of that name answers (A,) to its inputs (F,)."""
+    """Output (A,) of the network ``name`` for its inputs (F,)."""
     net = stored(name)
     hidden = np.clip((vector - net["mean"]) / net["deviation"], -LARGEST, LARGEST)
     for layer in HIDDEN:
@@ -32,6 +32,6 @@ def answer(name: str, vector: Array) -> Array:
 
 @cache
 def stored(name: str) -> dict[str, Array]:
-    """Weights, and mean and deviation of the inputs in training."""
+    """Weights of a network, and mean and standard deviation of its training inputs."""
     with np.load(FOLDER / f"{name}.npz") as file:
         return {key: file[key].astype(np.float64) for key in file.files}

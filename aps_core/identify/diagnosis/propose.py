@@ -1,4 +1,4 @@
-"""The restore job that a diagnosis suggests, and the size that it needs."""
+"""Restore job proposed from the findings of a diagnosis."""
 
 from __future__ import annotations
 
@@ -7,29 +7,15 @@ from typing import Any
 
 from aps_core.identify.blind.families import FAMILIES
 from aps_core.identify.diagnosis.report import CONFIDENCES, Confidence, Finding, shaken
+from aps_core.identify.diagnosis.thresholds import PROPOSAL
 from aps_core.operators.jpeg import averaged
 
-LARGEST_WITH_JPEG = 512
-"""Longer side in pixels up to which JPEG is part of the proposal. Larger pictures are usually
-reduced for the computation, which averages its traces away.
-"""
-SMALLEST_SIDE = 64
-"""No smaller working size is proposed."""
 FINER = {"sigma": 1.4, "radius": 0.8}
-"""Factor by which a picture with a blur of one pixel can be reduced without losing detail. The blur
-leaves less than a tenth of the contrast at the highest frequency that then remains.
+"""Factor, per pixel of blur, by which a picture can be reduced without losing detail: of the lost
+frequencies, the blur leaves less than a tenth of the contrast.
 """
 FACTORS = (2, 4, 8)
-"""By which enlarged pictures are taken to have been reduced."""
-SLIGHTLY, ROUNDED_UP = 1.5, 1.15
-"""Least enlargement that is undone, and most by which a larger one is rounded up to a factor."""
-WIDEST = 3.0
-"""Standard deviation of an estimated blur in pixels above which a picture is restored at a reduced
-size. Of wider blurs the small errors of the estimate become waves and false strokes. Simulated ones
-are 0.4 dB worse, in 40 % of the time (``research/wide_blurs/compare.py``).
-"""
-WORTHWHILE = 0.8
-"""Greatest scale for which a picture is reduced."""
+"""Factors of the proposed super-resolution."""
 
 
 def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
@@ -40,12 +26,12 @@ def lossless_side(findings: list[Finding], size: tuple[int, int]) -> int:
             step = max(step, finding.values["factor"])
         for name, finer in FINER.items() if finding.kind == "blur" else ():
             step = max(step, finer * finding.values.get(name, 0.0))
-    return max(min(SMALLEST_SIDE, max(size)), round(max(size) / step))
+    return max(min(PROPOSAL.smallest_side, max(size)), round(max(size) / step))
 
 
 def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | None:
-    """Longer side in pixels at which a picture is restored from an estimated blur, see
-    :data:`WIDEST`; None for its own.
+    """Longer side in pixels to which a picture is reduced to undo an estimated blur; None if it
+    keeps its size. See :attr:`ProposalThresholds.widest`.
 
     Args:
         operator: in JSON, with lengths in pixels of the picture.
@@ -54,35 +40,35 @@ def resolved_side(operator: Mapping[str, Any], size: tuple[int, int]) -> int | N
 
     stages = operator.get("stages", [operator])
     if any(stage["type"] == "super_resolution" for stage in stages):
-        return None  # which sets the size
+        return None  # super-resolution sets the size
     wide = [
         stage[family.size] * family.deviation
         for stage in stages
         for family in FAMILIES.values()
         if stage["type"] == family.operator
     ]
-    scale = WIDEST / max(wide, default=WIDEST)
-    if scale > WORTHWHILE:
+    scale = PROPOSAL.widest / max(wide, default=PROPOSAL.widest)
+    if scale > PROPOSAL.worthwhile:
         return None
-    return max(min(SMALLEST_SIDE, max(size)), round(max(size) * scale))
+    return max(min(PROPOSAL.smallest_side, max(size)), round(max(size) * scale))
 
 
 def proposal(findings: list[Finding], size: tuple[int, int]) -> dict[str, Any] | None:
-    """Fields of a restore job; None if nothing is wrong that an operator describes."""
+    """Fields of a restore job; None if no operator describes what was found."""
     return {"operator": dict(SEARCHED)} if shaken(findings) else without_search(findings, size)
 
 
 def without_search(
     findings: list[Finding], size: tuple[int, int], longest: int | None = None
 ) -> dict[str, Any] | None:
-    """Fields of a restore job that undoes the findings, all but the blur of a shaken camera; None
-    if nothing is wrong that an operator describes.
+    """Fields of a restore job for all findings but the blur of a shaken camera; None if no operator
+    describes them.
 
     Args:
         findings: those of the upload.
-        size: width and height of what is restored.
-        longest: the job's own ``working_size``, if it has one: an enlarged picture that is reduced
-            to it is less enlarged, or not at all.
+        size: width and height of the restored picture.
+        longest: the job's own ``working_size``, if it has one; reducing an enlarged picture to it
+            undoes part of the enlargement.
     """
     photons = _photons(findings)
     scale = min(1.0, (longest or max(size)) / max(size))
@@ -95,7 +81,7 @@ def without_search(
     chosen = operators[0] if len(operators) == 1 else {"type": "compose", "stages": operators}
     fields: dict[str, Any] = {"operator": chosen, **photons}
     if any(operator["type"] == "super_resolution" for operator in operators):
-        # the upload is reduced to its real resolution, and restored at its present size
+        # the upload is reduced to its real resolution and restored at its present size
         fields["working_size"] = max(size)
     elif (side := resolved_side(chosen, size)) is not None:
         fields["working_size"] = side
@@ -103,19 +89,19 @@ def without_search(
 
 
 def _photons(findings: list[Finding]) -> dict[str, Any]:
-    """Fields that tell a job of photon noise, if there is any."""
+    """Fields of photon noise; empty without it."""
     counts = [finding.values.get("peak") for finding in findings if finding.kind == "noise"]
     return {"noise": "poisson", "peak": counts[0]} if any(counts) else {}
 
 
 def least_confidence(findings: list[Finding], size: tuple[int, int]) -> Confidence:
-    """Lowest confidence of the findings that the proposal undoes; 'sure' if there are none."""
+    """Lowest confidence among the findings that the proposal undoes; 'sure' if there are none."""
     words = [finding.confidence for finding in _undone(findings, size)]
     return min(words, key=CONFIDENCES.index, default="sure")
 
 
 def _undone(findings: list[Finding], size: tuple[int, int], scale: float = 1.0) -> list[Finding]:
-    """The findings that the proposal undoes: those with an operator, else the noise."""
+    """Findings that the proposal undoes: those with an operator, else the noise."""
     wrong = [finding for finding in findings if finding.wrong]
     described = [finding for finding in wrong if _operator(finding, size, scale) is not None]
     return described or [finding for finding in wrong if finding.kind == "noise"]
@@ -123,26 +109,26 @@ def _undone(findings: list[Finding], size: tuple[int, int], scale: float = 1.0) 
 
 DENOISE = {"type": "denoise"}
 SEARCHED = {"type": "blind", "method": "free_kernel"}
-"""The operator that looks for a blur of any shape."""
+"""Operator that estimates a kernel of any shape."""
 ORDER = (
     *("gaussian_blur", "defocus_blur", "linear_motion_blur", "hdr"),
     *("super_resolution", "jpeg", "inpainting"),
 )
-"""Order in which the degradations happened."""
+"""Assumed order of the degradations, first to last."""
 
 
 def _operator(finding: Finding, size: tuple[int, int], scale: float) -> dict[str, Any] | None:
-    """The operator of a finding of a picture that is reduced by ``scale`` before, if it has one."""
+    """Operator for a finding, in a picture first reduced by ``scale``; None if there is none."""
     values = finding.values
     match finding.kind:
         case "blur" if values["family"] != "shaken":
             names = {"gaussian": "gaussian_blur", "defocus": "defocus_blur"}
             fields = {name: value for name, value in values.items() if name != "family"}
             return {"type": names.get(values["family"], "linear_motion_blur"), **fields}
-        case "enlarged" if (left := scale * values["factor"]) >= SLIGHTLY:
-            fitting = [each for each in FACTORS if each <= ROUNDED_UP * left]
+        case "enlarged" if (left := scale * values["factor"]) >= PROPOSAL.enlarged:
+            fitting = [each for each in FACTORS if each <= PROPOSAL.rounded_up * left]
             return {"type": "super_resolution", "factor": max(fitting, default=FACTORS[0])}
-        case "jpeg" if max(size) <= LARGEST_WITH_JPEG:
+        case "jpeg" if max(size) <= PROPOSAL.longest_with_jpeg:
             if averaged(scale):
                 return DENOISE
             return {"type": "jpeg", "quality": values["quality"]}

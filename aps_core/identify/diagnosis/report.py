@@ -1,4 +1,4 @@
-"""A diagnosis as data and in plain words."""
+"""Data of a diagnosis, with its findings in plain words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finding(Config):
     values: dict[str, Any] = Field(description="Numbers behind the text; lengths in pixels.")
 
     def sentence(self) -> str:
-        """The text, with the confidence unless it is certain."""
+        """Text of the finding, followed by its confidence unless that is 'sure'."""
         return self.text if self.confidence == "sure" else f"{self.text} ({self.confidence})"
 
 
@@ -43,7 +43,7 @@ class Diagnosis(Config):
 
     @property
     def wrong(self) -> list[Finding]:
-        """The degradations."""
+        """Findings that are degradations."""
         return [finding for finding in self.findings if finding.wrong]
 
     @property
@@ -58,21 +58,21 @@ class Diagnosis(Config):
 
     @property
     def shows_document(self) -> bool:
-        """Whether the picture is at least probably a document, page or screen."""
+        """Whether the picture shows a document, page or screen, at least *fairly sure*."""
         return any(
             each.kind == "content" and each.values["document"] and each.confidence != "not sure"
             for each in self.findings
         )
 
     def proposing(self, prior: str | None) -> Diagnosis:
-        """This diagnosis with a prior in its proposal, if there is a proposal."""
+        """Copy with ``prior`` set in the proposal, if there is one."""
         if prior is None or self.proposal is None:
             return self
         return self.model_copy(update={"proposal": {**self.proposal, "prior": prior}})
 
 
 def shaken(findings: list[Finding]) -> bool:
-    """Whether the camera shook along a curve: a blur of no known family."""
+    """Whether the blur is that of a shaken camera, which has no parametric family."""
     return any(each.kind == "blur" and each.values["family"] == "shaken" for each in findings)
 
 

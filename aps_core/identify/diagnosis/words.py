@@ -1,12 +1,11 @@
-"""What was found about a picture's blur and content, in plain words."""
+"""Findings about blur and content in plain words."""
 
 from __future__ import annotations
 
 from aps_core.identify.diagnosis.blur import Blur
 from aps_core.identify.diagnosis.report import Confidence, Finding
+from aps_core.identify.diagnosis.thresholds import CONFIDENCE, CONTENT
 
-SURE, FAIRLY_SURE = 0.9, 0.6
-"""Least confidence of each word; chosen on withheld pictures, see docs/diagnosis.md."""
 NAMES = {
     "sharp": "sharp",
     "gaussian": "soft",
@@ -18,22 +17,22 @@ NAMES = {
 
 
 def confidence_word(confidence: float) -> Confidence:
-    """The word for an estimated probability."""
-    if confidence >= SURE:
+    """Confidence word for an estimated probability."""
+    if confidence >= CONFIDENCE.sure:
         return "sure"
-    return "fairly sure" if confidence >= FAIRLY_SURE else "not sure"
+    return "fairly sure" if confidence >= CONFIDENCE.fairly_sure else "not sure"
 
 
 def content_finding(document: float) -> Finding:
-    """What it shows, from the probability that it is a document."""
-    text = "a document, page or screen" if document > 0.5 else "a photograph"
+    """Finding about the content, from the probability that the picture shows a document."""
+    text = "a document, page or screen" if document > CONTENT.document else "a photograph"
     word = confidence_word(max(document, 1 - document))
-    values = {"document": document > 0.5}
+    values = {"document": document > CONTENT.document}
     return Finding(kind="content", wrong=False, text=text, confidence=word, values=values)
 
 
 def blur_finding(blur: Blur, word: Confidence) -> Finding:
-    """An estimated blur, called as certain as ``word``."""
+    """Finding about an estimated blur with confidence ``word``."""
     size = round(blur.size, 2)
     shown = f"{blur.size:.1f}" if blur.size < 10 else f"{blur.size:.0f}"
     values: dict[str, float | str]

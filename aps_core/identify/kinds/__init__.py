@@ -1,4 +1,4 @@
-"""Operators of requests that mean "unknown": what they stand for is identified from the upload."""
+"""Operators of requests that mean "unknown"; the actual operator is identified from the upload."""
 
 import sys
 

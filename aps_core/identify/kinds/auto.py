@@ -1,4 +1,4 @@
-"""The degradation is unknown: it is diagnosed from the upload."""
+"""Operator ``auto``: the degradation is unknown and is diagnosed from the upload."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Auto(UnknownOperator):
         return "what the diagnosis finds"
 
     def find(self, search: Search) -> Found:
-        """The diagnosis's proposal, with its blur measured more closely in the spectrum. If the
-        camera shook, the shape of the blur is searched.
+        """The operator that the diagnosis proposes, with its blur refined from the spectrum. If the
+        camera shook, a kernel of any shape is estimated.
 
         Raises:
-            NothingToRestore: there is nothing that an operator describes, or the camera shook and
-                the blur's shape was not found.
+            NothingToRestore: no operator describes what was found, or the camera shook and no
+                kernel was found.
         """
 
         diagnosis = examine(search.upload)
@@ -37,10 +37,10 @@ class Auto(UnknownOperator):
 
 
 def proposed(diagnosis: Diagnosis, search: Search) -> Found:
-    """What a diagnosis can undo without a search.
+    """The operator that a diagnosis proposes without a search.
 
     Raises:
-        NothingToRestore: there is nothing that an operator describes.
+        NothingToRestore: no operator describes what was found.
     """
 
     found = found_by(diagnosis, Auto.model_fields["type"].default, search.size, search.working_size)
@@ -50,9 +50,9 @@ def proposed(diagnosis: Diagnosis, search: Search) -> Found:
 
 
 def refusal(diagnosis: Diagnosis) -> str:
-    """Why a diagnosis proposes no operator, and what to do.
+    """Message for a diagnosis that proposes no operator: the reason, and what to do.
 
-    Denoising a picture with nothing wrong would only replace its details by invented ones.
+    Denoising an intact picture would only replace its details with invented ones.
     """
     if diagnosis.wrong:
         return (

@@ -1,4 +1,4 @@
-"""The blur is unknown, and so is what happened beside it."""
+"""Operator ``blind``: an unknown blur together with other unknown degradations."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Blind(UnknownBlur):
         return "an unknown blur, reduction, JPEG compression and noise"
 
     def find(self, search: Search) -> Found:
-        """The estimated blur, followed by what else was diagnosed; the diagnosis alone if there is
-        no blur.
+        """The estimated blur followed by the other diagnosed degradations; the diagnosis alone if
+        there is no blur.
 
         Raises:
-            NothingToRestore: there is nothing that an operator describes, or the camera shook and
-                the blur's shape was not found.
-            InvalidSpec: the prior cannot draw pictures.
+            NothingToRestore: no operator describes what was found, or the camera shook and no
+                kernel was found.
+            InvalidSpec: the prior does not generate pictures.
         """
 
         return self.explained(search, examine(search.upload))
 
     def explained(self, search: Search, diagnosis: Diagnosis) -> Found:
-        """:meth:`find` with the diagnosis of the upload."""
+        """:meth:`find` for a given diagnosis of the upload."""
 
         diagnosed = found_by(diagnosis, self.type, search.size, search.working_size)
         try:
@@ -55,8 +55,8 @@ class Blind(UnknownBlur):
         return blurred.model_copy(update={"operator": operator, "text": text, "working_size": size})
 
     def _others(self, diagnosis: Diagnosis, diagnosed: Found | None) -> list[OperatorSpec]:
-        """What was diagnosed beside the blur. A picture that looks enlarged where a kind of blur
-        was named is taken as blurred only: the two look alike.
+        """Operators of the diagnosed degradations other than the blur. If the request names a kind
+        of blur, an apparent enlargement is dropped: it looks the same as a blur.
         """
 
         if diagnosed is None:

@@ -1,4 +1,4 @@
-"""Blind deblurring: the blur is estimated from the upload."""
+"""Operator ``blind_blur``: a blur that is estimated from the upload."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pydantic import Field
 from aps_core.errors import InvalidSpec, NothingToRestore
 from aps_core.identify.blind.effort import KERNEL_SEARCH, SIDE, Effort
 from aps_core.identify.blind.families import FAMILIES, Family, Parameters
-from aps_core.identify.blind.refine import REACH, refined, rounding_of
+from aps_core.identify.blind.refine import refined, rounding_of
+from aps_core.identify.blind.thresholds import KERNEL, MOVEMENT
 from aps_core.identify.diagnosis import Diagnosis, Found, examine
 from aps_core.identify.diagnosis.found import BlurSearch, KernelSearch
 from aps_core.identify.diagnosis.propose import least_confidence
@@ -28,16 +29,14 @@ if TYPE_CHECKING:
 Kind = Literal["gaussian", "defocus", "motion"]
 
 UNGUIDED = 2.0
-"""Standard deviation of the light in pixels where the search starts if no blur was diagnosed."""
+"""Standard deviation in pixels of the blur from which the search starts if none was diagnosed."""
 EVERYWHERE = 1.5
-"""Reach of a search whose direction, or size, was not diagnosed."""
+"""Reach of a search from a direction or size that was not diagnosed."""
 PHOTOGRAPH = (
     "The blur's shape: on photographs, a free kernel is estimated only if the diagnosis finds that"
     " the camera shook."
 )
 UNSUPPORTED = "the picture does not support a free kernel."
-CERTAIN = 0.1
-"""Spread of a kernel over the searches up to which it is called fairly sure."""
 
 
 class UnknownBlur(UnknownOperator):
@@ -80,21 +79,21 @@ class UnknownBlur(UnknownOperator):
 
     @property
     def effort(self) -> Effort:
-        """What the search computes."""
+        """Number of chains and iterations of the search."""
         return Effort(self.chains, self.iterations)
 
     def token_passes(self, stride: int) -> int:
-        """Decoder evaluations of the examined part times its tokens."""
+        """Decoder evaluations of the examined part times its number of tokens."""
         decodes = {"spectrum": 0, "em": self.effort.decodes, "free_kernel": KERNEL_SEARCH}
         return int(decodes[self.method] * math.ceil(SIDE / stride) ** 2)
 
     def blur(self, search: Search, diagnosis: Diagnosis) -> Found:
-        """The estimated blur; the diagnosed one if the estimate does not converge, or on a page or
-        screen does not settle near it.
+        """The estimated blur, or the diagnosed one if the estimate does not converge or, on a page
+        or screen, ends far from the diagnosis.
 
         Raises:
             NothingToRestore: the diagnosis finds no blur, and none was estimated.
-            InvalidSpec: the prior cannot draw pictures.
+            InvalidSpec: the prior does not generate pictures.
         """
         if self.method == "em" and search.engine is None:
             raise InvalidSpec(f"The operator '{self.type}' needs a registered prior.")
@@ -103,7 +102,7 @@ class UnknownBlur(UnknownOperator):
         return self._of_a_family(diagnosis, search)
 
     def _of_any_shape(self, diagnosis: Diagnosis, search: Search) -> Found:
-        """A kernel of any shape, if the picture supports it; else the blur of a family.
+        """A kernel of any shape if the picture supports it, else a parametric blur.
 
         Raises:
             NothingToRestore: neither was found.
@@ -125,26 +124,26 @@ class UnknownBlur(UnknownOperator):
             rounding=rounding_of(diagnosis),
             on_inner=search.on_inner,
         )
-        told = KernelSearch.of(estimate)
-        if told.support > 0:
-            kernel = KernelBlur(kernel=told.kernel)
+        kernel_search = KernelSearch.of(estimate)
+        if kernel_search.support > 0:
+            kernel = KernelBlur(kernel=kernel_search.kernel)
             return Found(
                 asked=self.type,
                 operator=kernel,
                 text=f"Estimated from the picture's edges by {self.chains} searches, whose results"
-                f" differ by {told.spread:.0%}: {kernel.words()}. {diagnosis.summary}",
-                confidence="not sure" if told.spread > CERTAIN else "fairly sure",
+                f" differ by {kernel_search.spread:.0%}: {kernel.words()}. {diagnosis.summary}",
+                confidence="not sure" if kernel_search.spread > KERNEL.spread else "fairly sure",
                 unsure=tuple(diagnosis.unsure),
                 search=family and family.search,
-                kernel_search=told,
+                kernel_search=kernel_search,
             )
         if family is None:
             raise NothingToRestore(f"{diagnosis.summary} No blur was found: {UNSUPPORTED}")
         unsure = (*family.unsure, f"The blur's shape: {UNSUPPORTED}")
-        return family.model_copy(update={"unsure": unsure, "kernel_search": told})
+        return family.model_copy(update={"unsure": unsure, "kernel_search": kernel_search})
 
     def _of_a_family(self, diagnosis: Diagnosis, search: Search) -> Found:
-        """A blur of the asked or the diagnosed kind; raises as :meth:`blur`."""
+        """A blur of the requested or diagnosed kind; raises as :meth:`blur`."""
         from aps_core.identify.blind.photograph import blur_of
 
         values = diagnosis.blur
@@ -175,16 +174,16 @@ class UnknownBlur(UnknownOperator):
             seed=search.seed,
             on_inner=search.on_inner,
         )
-        if rounding and values and family.distance(guess, estimate.parameters) > REACH:
-            # beside JPEG, a movement's zeros are covered and others appear
+        if rounding and values and family.distance(guess, estimate.parameters) > MOVEMENT.reach:
+            # JPEG hides the zeros of a movement's spectrum and adds others
             estimate = replace(estimate, converged=False)
         found = self._found(diagnosis, family, guess if values else None, estimate)
         return found.at_resolved_size(search.size)
 
     def _near_diagnosis(self, diagnosis: Diagnosis, blur: OperatorSpec, search: Search) -> Found:
-        """The diagnosed blur of a page or screen, measured more closely if the spectrum confirms
-        it. The spectrum of letters does not fall as that of photographs: a search that looks
-        farther ends at wrong sizes (``research/blind/compare.py``).
+        """The diagnosed blur of a page or screen, refined if the spectrum confirms it. The spectrum
+        of text does not fall off like that of photographs, so a wider search ends at wrong sizes
+        (``research/blind/compare.py``).
         """
 
         found = Found(
@@ -211,12 +210,12 @@ class UnknownBlur(UnknownOperator):
             )
         used = estimate.parameters if estimate.converged or guess is None else guess
         operator = family.blur(used)
-        said = "The diagnosis found no blur." if guess is None else diagnosis.summary
+        diagnosed = "The diagnosis found no blur." if guess is None else diagnosis.summary
         text = (
-            f"Estimated from {self._source(estimate)}: {operator.words()}. {said}"
+            f"Estimated from {self._source(estimate)}: {operator.words()}. {diagnosed}"
             if estimate.converged
             else f"The estimate of the blur did not converge, so the diagnosis is used:"
-            f" {operator.words()}. {said}"
+            f" {operator.words()}. {diagnosed}"
         )
         return Found(
             asked=self.type,
@@ -245,15 +244,16 @@ class BlindBlur(UnknownBlur):
 
 
 def shape_is_searched(diagnosis: Diagnosis) -> bool:
-    """Whether 'free_kernel' looks for the blur's shape. Not on a photograph that is not shaken: the
-    evidence of edges finds kernels even in sharp ones (``research/free_kernels/sharp.py``).
+    """Whether 'free_kernel' estimates a kernel of any shape: on documents, and on photographs of a
+    shaken camera. On other photographs, even sharp ones, the evidence of the edges favours false
+    kernels (``research/free_kernels/sharp.py``).
     """
     return diagnosis.shows_document or diagnosis.shaken
 
 
 def first_guess(family: Family, values: Mapping[str, Any]) -> tuple[Parameters, float]:
-    """Where the search starts, and its first reach: at the diagnosed blur, if it is of the family;
-    else at one of the same width.
+    """Start and first reach of the search: the diagnosed blur if it is of the family, else a blur
+    of the same width.
     """
     from aps_core.identify.blind.em import WIDEST
 

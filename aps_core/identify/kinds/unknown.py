@@ -1,4 +1,4 @@
-"""Operators that are identified from the upload when the job runs."""
+"""Base class of operators that are identified from the upload when the job runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aps_core.identify.diagnosis.found import Found
 
 ASSUMED_REACH, ASSUMED_GRID = 16, 8
-"""Pixels that a degradation reaches to each side, and its block size, while it is unknown."""
+"""Reach in pixels and block size assumed for a degradation until it is identified."""
 
 
 class UnknownOperator(OperatorSpec):
@@ -33,22 +33,22 @@ class UnknownOperator(OperatorSpec):
         """Identifies the degradation. Equal inputs give equal answers.
 
         Raises:
-            NothingToRestore: no degradation was found that an operator describes.
+            NothingToRestore: no operator describes what was found.
         """
 
     @property
     def support(self) -> Support:
-        """An assumption, from which tiles are planned until the degradation is identified."""
+        """Assumed support, used to plan tiles before the degradation is identified."""
         return Support(ASSUMED_REACH, ASSUMED_GRID)
 
     def token_passes(self, stride: int) -> int:
-        """Work of :meth:`find` in the unit of :meth:`TaskSpec.work`: tokens times passes."""
+        """Cost of :meth:`find` in the unit of :meth:`TaskSpec.work`: tokens times passes."""
         return 0
 
     def bind(
         self, shape_CHW: Shape, device: torch.device | str = "cpu", mask_HW: Tensor | None = None
     ) -> Bound:
-        """Always fails: there is nothing to compute before the degradation is identified."""
+        """Always fails: the degradation must be identified first."""
         raise InvalidSpec(
             f"The operator '{self.type}' is identified from a degraded upload; it cannot degrade a"
             " picture, and stands alone. Name another operator."
