@@ -46,7 +46,8 @@ Coverage = Literal["pixels", "gaps", "mixtures"]
 
 class Pixels(NamedTuple):
     """Pixels that were measured each by itself: noisy values, which of these are known (boolean;
-    others were clipped or not measured), the noise's deviation, if any are missing, if it is white.
+    others were clipped or not measured), the noise's deviation, if any are missing, if it is white,
+    and if its deviation is the same for all.
     """
 
     y_BCHW: Tensor
@@ -54,6 +55,7 @@ class Pixels(NamedTuple):
     sigma: float
     missing: bool
     white: bool
+    even: bool = True
 
 
 @runtime_checkable

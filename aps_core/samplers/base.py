@@ -12,7 +12,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from annotated_types import Le
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from aps_core.samplers.aps import APSConfig
     from aps_core.sampling.driver import Problem
     from aps_core.types import SamplerState
+
+Denoiser = Literal["estimates", "noise"]
+"""What a prior restores: estimates (:class:`aps_core.types.DenoisingPrior`), or pictures with white
+noise of a known level (:class:`aps_core.types.NoisePrior`).
+"""
 
 REVERSE_STEPS = "Rounds in which tokens are decided, a share in each (reverse steps T)."
 """Description of the field ``steps`` of samplers that decide tokens."""
@@ -64,8 +69,8 @@ class SamplerSpec(Spec, family=True):
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
     decodes_tokens: ClassVar[bool] = True
     """Whether :meth:`decoded` needs nothing of the last step but its tokens."""
-    needs_denoiser: ClassVar[bool] = False
-    """Whether it needs a :class:`aps_core.types.DenoisingPrior`."""
+    needs_denoiser: ClassVar[Denoiser | None] = None
+    """The kind of denoising prior that it needs, if any."""
     beyond_borders: ClassVar[bool] = False
     """Whether it restores blurred uploads beyond their borders, from where some light came;
     that is cut off in the end. It needs a prior for grids of any size.

@@ -30,7 +30,7 @@ from pydantic import Field
 
 from aps_core.errors import InvalidSpec
 from aps_core.likelihood import Likelihood, MeasurementLikelihood, Pixels
-from aps_core.samplers.base import SamplerSpec, Step
+from aps_core.samplers.base import Denoiser, SamplerSpec, Step
 from aps_core.samplers.first_estimate import Measured, classical_estimate, grey_start
 from aps_core.types import DenoisingPrior
 
@@ -158,7 +158,7 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
 
-    needs_denoiser: ClassVar[bool] = True
+    needs_denoiser: ClassVar[Denoiser | None] = "estimates"
     beyond_borders: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 
