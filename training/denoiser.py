@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import math
 import random
 import zipfile
@@ -23,7 +24,12 @@ from PIL import Image, ImageDraw, ImageFont
 from safetensors.torch import load_file, save_file
 from torch import Generator, Tensor, nn
 
-from aps_core.priors.denoising.network import DenoiserConfig, DenoiserNet
+from aps_core.priors.denoising.network import (
+    LEAST_SIGMA,
+    DenoiserConfig,
+    DenoiserNet,
+    channels_last,
+)
 from training import corpus
 from training.loop import Values, steps_done, train
 from training.muon import muon_and_adamw
@@ -34,7 +40,7 @@ SCALES = {1.0: 0.2, 0.75: 0.25, 0.55: 0.3, 0.4: 0.25}
 """Photographs are seen reduced, with these weights. Reduced ones are sharper."""
 ICONS, DRAWN = 0.07, 0.05
 """Shares of crops of icons, and of drawn type and areas."""
-LEVELS = 0.008, 0.6
+LEVELS = LEAST_SIGMA, 0.6
 """Least and largest deviation of the noise in training."""
 FLOOR = 0.005
 """Error relative to the noise's, below which pictures need not become better."""
@@ -68,17 +74,22 @@ def curve_pictures(folder: Path) -> Tensor:
 def drawn(seed: int) -> Tensor:
     """A picture (3, 256, 256) of type, lines and areas in flat colours, as uint8."""
     rng = random.Random(seed)
-    colour = lambda: tuple(rng.randrange(256) for _ in range(3))  # noqa: E731
+
+    def colour() -> tuple[int, int, int]:
+        return rng.randrange(256), rng.randrange(256), rng.randrange(256)
+
     image = Image.new("RGB", (512, 512), rng.choice([(255, 255, 255), (20, 20, 24), colour()]))
     draw = ImageDraw.Draw(image)
     for _ in range(rng.randrange(2, 14)):
         x, y = rng.randrange(-64, 512), rng.randrange(-64, 512)
         box = (x, y, x + rng.randrange(8, 300), y + rng.randrange(8, 300))
-        shape = rng.choice([draw.rectangle, draw.ellipse, draw.line])
-        if shape == draw.line:
-            draw.line(box, fill=colour(), width=rng.randrange(1, 9))
+        kind, width = rng.randrange(3), rng.randrange(1, 7)
+        if kind == 0:
+            draw.line(box, fill=colour(), width=width)
+        elif kind == 1:
+            draw.rectangle(box, fill=colour(), outline=colour(), width=width)
         else:
-            shape(box, fill=colour(), outline=colour(), width=rng.randrange(0, 5))
+            draw.ellipse(box, fill=colour(), outline=colour(), width=width)
     for _ in range(rng.randrange(4, 20)):
         font = ImageFont.load_default(rng.choice([14, 18, 24, 32, 48, 80]))
         word = "".join(rng.choices("abcdefghijklmnopqrstuvwxyzABCDEFGHIKLMNPRST 0123456789", k=24))
@@ -95,10 +106,8 @@ class Crops:
         self.random = random.Random(seed)
         pictures, _ = corpus.load(folder, icons=True)
         hidden = set(withheld(folder))
-        with (folder / "photos_train.jsonl").open() as rows:
-            import json
-
-            sources = {r["src"] for r in map(json.loads, rows) if r["file"] in hidden}
+        rows = map(json.loads, (folder / "photos_train.jsonl").read_text().splitlines())
+        sources = {row["src"] for row in rows if row["file"] in hidden}
         photographs = [p for p in pictures if p.group != "icon" and p.source not in sources]
         icons = [p.pixels for p in pictures if p.group == "icon"]
         groups = {
@@ -193,7 +202,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=84)
     parser.add_argument("--end", type=float, default=30, help="minutes in which the rate falls")
     parser.add_argument("--rate", type=float, default=3e-3)
+    parser.add_argument("--validate-every", type=float, default=3, help="minutes")
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--judge", action="store_true", help="train only what judges the error")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=Path, help="folder of a trained denoiser to start from")
     args = parser.parse_args()
@@ -201,7 +212,8 @@ def main() -> None:
     torch.manual_seed(args.seed)
     args.out.mkdir(parents=True, exist_ok=True)
     config = DenoiserConfig()
-    net = DenoiserNet(config).to(memory_format=torch.channels_last)
+    net = DenoiserNet(config)
+    channels_last(net)
     if args.start and not steps_done(args.out):
         net.load_state_dict(load_file(args.start / "model.safetensors"))
     print(sum(p.numel() for p in net.parameters()) / 1e6, "M parameters", flush=True)
@@ -209,15 +221,19 @@ def main() -> None:
     loss = DenoisingLoss(net, Crops(args.corpus, seed), args.batch, seed)
     outside = ("embed.", "head.", "judge.")
     hidden = [p for name, p in net.named_parameters() if not name.startswith(outside)]
+    optimizers = muon_and_adamw(net, hidden, args.rate, 0.01)
+    if args.judge:
+        net.requires_grad_(False).judge.requires_grad_()
+        optimizers = [torch.optim.AdamW(net.judge.parameters(), lr=args.rate)]
     train(
         net,
         loss,
-        muon_and_adamw(net, hidden, args.rate, 0.01),
+        optimizers,
         args.out,
         Anneal(args.minutes - args.end, args.minutes),
         partial(validate, x_BCHW=curve_pictures(args.corpus)),
         ema_decay=0.997,
-        validate_every_minutes=3,
+        validate_every_minutes=args.validate_every,
         export=partial(export, config=config),
     )
 

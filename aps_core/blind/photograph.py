@@ -1,6 +1,6 @@
 """The blur of a photograph or page: EM on its most detailed part, with an image prior.
 
-The E step is a short run of the sampler ``plug_and_play`` or, where the prior cannot be told
+The E step is a short run of the prior's own sampler or, where the prior cannot be told
 estimates, ``carried_evidence``, with several samples and without the final correction: that would
 copy the measurement's frequencies into the samples, which then agree with any blur.
 """
@@ -27,7 +27,6 @@ from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators.base import OperatorSpec
 from aps_core.samplers.base import SamplerSpec
 from aps_core.samplers.carried_evidence import CarriedEvidence
-from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, InnerInfo
 
@@ -168,7 +167,8 @@ class PosteriorSamples:
         spec = self.engine.spec
         short = {"steps": STEPS, "inner_steps": INNER_STEPS}
         if spec.denoises:
-            return PlugAndPlay.model_validate({**spec.recommended_for(PlugAndPlay), **short})
+            sampler = SamplerSpec.named(spec.restoring_sampler)
+            return sampler.model_validate({**spec.recommended_for(sampler), **short})
         usual = spec.recommended_for(CarriedEvidence)
         return CarriedEvidence.model_validate({**usual, **short, "correction": 0.0})
 

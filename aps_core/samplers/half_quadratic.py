@@ -4,9 +4,13 @@
 
 The noise s that a round takes x to have falls in equal ratios (Zhang et al. 2021, "Plug-and-Play
 Image Restoration with Deep Denoiser Prior"), to a last level that depends on the measurement's
-noise. The fit holds for any differentiable operator, with missing or clipped values and with noise
-that differs from value to value or is coloured. Where every pixel was measured by itself with white
-noise, there is nothing to fit: every round sees the measurement in another view
+noise. With a weight w of 1/4, a fit's noise is at most s, whatever the operator; with half of that,
+movements diverge. Fits (:mod:`aps_core.sampling.picture_fit`) are possible with any differentiable
+operator, with missing or clipped values, and with noise that differs from value to value or is
+coloured.
+
+Where every pixel was measured by itself, the noise s is the same in all rounds. If it is white,
+there is nothing to fit: every round sees the measurement in another view
 (:mod:`aps_core.sampling.views`), and the mean of the answers counts.
 
 Not in the paper. For priors that remove noise (:class:`aps_core.types.NoisePrior`); no token is an
@@ -30,15 +34,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aps_core.sampling.driver import Problem
-    from aps_core.sampling.inner_watch import InnerWatch
+    from aps_core.sampling.picture_fit import PictureFit
     from aps_core.types import SamplerState
 
 HALF_LEVEL = 1 / 15
 """Half the distance between two levels of brightness; confidence: the chance of a smaller error."""
 SPREAD = 0.5
 """Noise that makes samples differ."""
-LEAST_LEVEL = 0.008
-"""Of training."""
+COLOURED = 0.4
+"""Noise that the prior removes from pixels with coloured noise in every round, over its deviation,
+in which rounding counts twice.
+"""
 
 
 class Known(NamedTuple):
@@ -48,29 +54,34 @@ class Known(NamedTuple):
     """With noise that is not white taken for what it is."""
     pixels: Pixels | None
     """If each was measured by itself."""
+    fit: PictureFit
+    grey_BCHW: Tensor
+    """Grey pictures, for their size."""
+
+    @property
+    def complete(self) -> Pixels | None:
+        """The pixels, if none is missing or clipped."""
+        seen = self.pixels
+        return seen if seen is not None and bool(seen.known_BCHW.all()) else None
 
     @property
     def alone(self) -> Pixels | None:
-        """Pixels with white noise, if they are all that the prior is to see."""
-        seen = self.pixels
-        if seen is None or not (seen.white and seen.even and bool(seen.known_BCHW.all())):
-            return None
-        return seen
+        """Complete pixels, if white noise is all that they need to lose."""
+        seen = self.complete
+        return seen if seen is not None and seen.white and seen.even else None
 
 
 class HalfQuadratic(SamplerSpec):
     """Fits to the measurement in turn with a prior that removes less noise in every round."""
 
     type: Literal["half_quadratic"] = "half_quadratic"
-    steps: int = Field(8, ge=1, le=128, description="Rounds T.")
-    inner_steps: int = Field(
-        12, ge=1, le=5000, description="Most corrections of a fit (L-BFGS steps M)."
-    )
+    steps: int = Field(10, ge=1, le=128, description="Rounds T.")
+    inner_steps: int = Field(12, ge=1, le=5000, description="Most corrections of a fit (M).")
     first_noise: float = Field(
         0.38, gt=0, le=1, description="Noise of the first round, on the [-1, 1] scale."
     )
     last_noise: float = Field(
-        0.22,
+        0.25,
         gt=0,
         le=2,
         description=(
@@ -113,6 +124,8 @@ class HalfQuadratic(SamplerSpec):
         Raises:
             InvalidSpec: the prior removes no noise, or nothing was measured.
         """
+        from aps_core.sampling.picture_fit import PictureFit
+
         if not isinstance(problem.prior, NoisePrior):
             raise InvalidSpec(
                 f"The sampler '{self.type}' needs a prior that removes noise; choose another"
@@ -121,7 +134,9 @@ class HalfQuadratic(SamplerSpec):
         likelihood = problem.whitened
         if not isinstance(likelihood, MeasurementLikelihood):
             raise InvalidSpec(f"The sampler '{self.type}' needs a measurement.")
-        return Known(likelihood, likelihood.pixels(grey_start(problem, len(z_BL))))
+        grey_BCHW = grey_start(problem, len(z_BL))
+        fit = PictureFit(likelihood, grey_BCHW)
+        return Known(likelihood, likelihood.pixels(grey_BCHW), fit, grey_BCHW)
 
     def step(self, problem: Problem, memory: Known, state: SamplerState) -> Step:
         """Fits the prior's last picture to the measurement, then removes noise."""
@@ -130,23 +145,22 @@ class HalfQuadratic(SamplerSpec):
         from aps_core.sampling.views import view
 
         done, alone, z_BL = state.step, memory.alone, state.z_BL
+        last_BCHW = state.carried["estimate"].float() if done else None
         level = self._level(memory, done)
         curve: list[float] = []
         if alone is not None:
             x_BCHW = alone.y_BCHW
         else:
-            start_BCHW = (
-                state.carried["estimate"].float() if done else self._start(problem, memory, z_BL)
-            )
-            watch = problem.watch(done, self.steps)
-            x_BCHW = self._fitted(memory.likelihood, start_BCHW, level, watch, curve)
+            expected_BCHW = self._start(problem, memory) if last_BCHW is None else last_BCHW
+            weight, watch = self.prior_weight / level**2, problem.watch(done, self.steps)
+            x_BCHW, curve = memory.fit.run(expected_BCHW, weight, self.inner_steps, watch)
         if done < self.steps // 2 and (spread := self.for_samples(len(z_BL)).spread):
             noise_BCHW = torch.empty_like(x_BCHW).normal_(generator=problem.generator)
             x_BCHW, level = x_BCHW + spread * level * noise_BCHW, level * math.hypot(1, spread)
         seen = view(done, self.steps, turned=True)
         estimate_BCHW, deviation_BHW = problem.without_noise(x_BCHW, level, seen)
-        if alone is not None and done:
-            estimate_BCHW = state.carried["estimate"].float().lerp(estimate_BCHW, 1 / (done + 1))
+        if alone is not None and last_BCHW is not None:
+            estimate_BCHW = last_BCHW.lerp(estimate_BCHW, 1 / (done + 1))
         estimate_BCHW = estimate_BCHW.clamp(-1, 1)
         misfit_B = problem.objective(estimate_BCHW)[1]
         if done + 1 == self.steps:
@@ -162,47 +176,23 @@ class HalfQuadratic(SamplerSpec):
 
     def _level(self, known: Known, done: int) -> float:
         """Noise that the round takes pictures to have."""
-        if known.alone is not None:
-            return known.alone.sigma
-        sigma = known.likelihood.sigma if known.pixels is None else known.pixels.sigma
-        last = max(LEAST_LEVEL, self.last_noise * math.sqrt(sigma))
+        if (seen := known.complete) is not None:
+            return seen.sigma if seen.white else COLOURED * seen.sigma
+        last = self.last_noise * math.sqrt(known.likelihood.sigma)
         first = max(last, self.first_noise)
-        share = (done + 1) / self.steps if self.steps == 1 else done / (self.steps - 1)
-        return float(first * (last / first) ** share)
+        share = done / (self.steps - 1) if self.steps > 1 else 1.0
+        return first * math.pow(last / first, share)
 
-    def _start(self, problem: Problem, known: Known, z_BL: Tensor) -> Tensor:
-        """Grey, or where pixels are missing or clipped, what surrounds them."""
+    def _start(self, problem: Problem, known: Known) -> Tensor:
+        """The measured pixels, in gaps what surrounds them; of mixtures, a step towards them."""
         from aps_core.imaging.steepest_descent import steepest_step
 
-        grey_BCHW = grey_start(problem, len(z_BL))
-        if known.likelihood.coverage(grey_BCHW) != "gaps":
-            return steepest_step(known.likelihood, grey_BCHW)
+        if known.complete is not None:
+            return known.complete.y_BCHW.clamp(-1, 1)
+        if known.likelihood.coverage(known.grey_BCHW) == "mixtures":
+            return steepest_step(known.likelihood, known.grey_BCHW)
         watch = problem.watch_beside(0, self.steps, 0, self.inner_steps)
-        return classical_estimate(known.likelihood, grey_BCHW, self.filling_steps, 0.0, watch)
-
-    def _fitted(
-        self,
-        likelihood: MeasurementLikelihood,
-        expected_BCHW: Tensor,
-        level: float,
-        watch: InnerWatch,
-        curve: list[float],
-    ) -> Tensor:
-        """Pictures near those expected that agree with the measurement; appends to ``curve`` the
-        loss of every evaluation, mean over the pictures.
-        """
-        from aps_core.sampling.lbfgs import minimum
-
-        def loss(x_BCHW: Tensor) -> Tensor:
-            square = (x_BCHW - expected_BCHW).square().sum()
-            total = likelihood.negative_log_likelihood(x_BCHW).sum()
-            total = total + self.prior_weight / (2 * level**2) * square
-            mean = total.detach() / len(x_BCHW)
-            curve.append(float(mean))
-            watch(min(len(curve), self.inner_steps), self.inner_steps, mean, x_BCHW.detach())
-            return total
-
-        return minimum(loss, expected_BCHW, self.inner_steps)
+        return classical_estimate(known.likelihood, known.grey_BCHW, self.filling_steps, 0.0, watch)
 
     def decoded(self, problem: Problem, state: SamplerState) -> Tensor:
         """The last estimate, without the rounding to codes."""

@@ -12,6 +12,7 @@ from aps_core.errors import InvalidSpec, WeightsInvalid
 from aps_core.evaluation.metrics import psnr
 from aps_core.operators import OperatorSpec
 from aps_core.priors.denoising.network import (
+    LEAST_SIGMA,
     DenoiserConfig,
     DenoiserNet,
     NoiseDenoiser,
@@ -63,6 +64,14 @@ def test_answers_scale_with_pictures_and_noise() -> None:
     half_BCHW, less_BHW = prior.without_noise(pictures(16, 16) / 2, 0.1)
     torch.testing.assert_close(half_BCHW, mean_BCHW / 2)
     torch.testing.assert_close(less_BHW, deviation_BHW / 2)
+
+
+def test_little_noise_changes_little() -> None:
+    prior, x_BCHW = NoiseDenoiser(network(), PixelTokenizer()), pictures(16, 16)
+    least_BCHW, deviation_BHW = prior.without_noise(x_BCHW, LEAST_SIGMA)
+    mean_BCHW, less_BHW = prior.without_noise(x_BCHW, LEAST_SIGMA / 8)
+    torch.testing.assert_close(mean_BCHW - x_BCHW, (least_BCHW - x_BCHW) / 8)
+    torch.testing.assert_close(less_BHW, deviation_BHW / 8)
 
 
 def test_a_folder_is_loaded_and_wrong_weights_are_refused(tmp_path: Path) -> None:

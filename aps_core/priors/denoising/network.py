@@ -24,6 +24,8 @@ from aps_core.types import Grid
 
 SIDE = 8
 """Pixels that share one position at the lowest resolution."""
+LEAST_SIGMA = 0.008
+"""Least noise in training. Of less, a share of what would be removed of this is removed."""
 LEAST_DEVIATION = 0.02
 """Of what remains, relative to the noise."""
 
@@ -115,11 +117,18 @@ class DenoiserNet(nn.Module):
         return (x_BCHW - noise_BCHW)[..., :rows, :columns], deviation_B1HW[..., :rows, :columns]
 
 
+def channels_last(net: DenoiserNet) -> None:
+    """Lays the convolutions' weights out in the order in which they are quickest."""
+    for weight in net.parameters():
+        weight.data = weight.data.contiguous(memory_format=torch.channels_last)
+
+
 class NoiseDenoiser:
     """Implements :class:`aps_core.types.NoisePrior`."""
 
     def __init__(self, net: DenoiserNet, tokenizer: PixelTokenizer) -> None:
-        self.net = net.eval().requires_grad_(False).to(memory_format=torch.channels_last)
+        self.net = net.eval().requires_grad_(False)
+        channels_last(self.net)
         self.tokenizer = tokenizer
 
     def logits(
@@ -141,10 +150,12 @@ class NoiseDenoiser:
     @torch.no_grad()
     def without_noise(self, noisy_BCHW: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
         """In float32, of pictures of any size."""
-        sigma_B = noisy_BCHW.new_full((len(noisy_BCHW),), sigma, dtype=torch.float32)
-        last = noisy_BCHW.float().contiguous(memory_format=torch.channels_last)
-        mean_BCHW, deviation_B1HW = self.net(last, sigma_B)
-        return mean_BCHW.contiguous(), deviation_B1HW[:, 0]
+        told = max(sigma, LEAST_SIGMA)
+        sigma_B = noisy_BCHW.new_full((len(noisy_BCHW),), told, dtype=torch.float32)
+        noisy_BCHW = noisy_BCHW.float().contiguous(memory_format=torch.channels_last)
+        mean_BCHW, deviation_B1HW = self.net(noisy_BCHW, sigma_B)
+        share = sigma / told
+        return noisy_BCHW.lerp(mean_BCHW, share).contiguous(), share * deviation_B1HW[:, 0]
 
 
 def load_denoiser(folder: Path, device: torch.device | str, dtype: torch.dtype) -> NoiseDenoiser:

@@ -44,9 +44,11 @@ class EmbeddedDenoiserPrior(EmbeddedConvolutionalPrior):
     presets: ClassVar[dict[Preset, dict[str, float]]] = {
         "fast": {"steps": 0.5},
         "balanced": {},
-        "best": {"steps": 2},
+        "best": {"steps": 1.5},
     }
-    tuned: ClassVar[dict[str, dict[str, Any]]] = {"half_quadratic": {"steps": 8, "inner_steps": 12}}
+    tuned: ClassVar[dict[str, dict[str, Any]]] = {
+        "half_quadratic": {"steps": 10, "inner_steps": 25}
+    }
 
     def token_bytes(self, device: str) -> int:
         """Computed from the network's configuration file."""
