@@ -204,7 +204,6 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--validate-every", type=float, default=3, help="minutes")
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--judge", action="store_true", help="train only what judges the error")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--start", type=Path, help="folder of a trained denoiser to start from")
     args = parser.parse_args()
@@ -221,14 +220,10 @@ def main() -> None:
     loss = DenoisingLoss(net, Crops(args.corpus, seed), args.batch, seed)
     outside = ("embed.", "head.", "judge.")
     hidden = [p for name, p in net.named_parameters() if not name.startswith(outside)]
-    optimizers = muon_and_adamw(net, hidden, args.rate, 0.01)
-    if args.judge:
-        net.requires_grad_(False).judge.requires_grad_()
-        optimizers = [torch.optim.AdamW(net.judge.parameters(), lr=args.rate)]
     train(
         net,
         loss,
-        optimizers,
+        muon_and_adamw(net, hidden, args.rate, 0.01),
         args.out,
         Anneal(args.minutes - args.end, args.minutes),
         partial(validate, x_BCHW=curve_pictures(args.corpus)),
