@@ -111,6 +111,17 @@ class DenoisingPrior(Prior, Protocol):
         ...
 
 
+@runtime_checkable
+class NoisePrior(Prior, Protocol):
+    """A prior over pixels that removes white noise of a known level, and judges what remains."""
+
+    def without_noise(self, noisy_BCHW: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        """Expected pictures (B, 3, H, W), without gradients, of pictures in [-1, 1] with noise of
+        standard deviation ``sigma`` on that scale; and the deviation (B, H, W) of their error.
+        """
+        ...
+
+
 class TextPrior(Protocol):
     """A masked diffusion language model over a vocabulary of V tokens."""
 

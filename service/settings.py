@@ -82,7 +82,13 @@ class Settings(Limits):
     )
 
     priors: Annotated[list[str], NoDecode] = Field(
-        default=["embedded", "embedded_photographs", "embedded_documents", "embedded_text"],
+        default=[
+            "embedded",
+            "embedded_denoiser",
+            "embedded_photographs",
+            "embedded_documents",
+            "embedded_text",
+        ],
         description="Priors offered by the API, and all loaded by each worker: 'a,b' or JSON.",
     )
     device: Literal["cpu", "cuda"] = Field(

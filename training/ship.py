@@ -3,6 +3,7 @@
 python -m training.ship --tokenizer runs/tokenizer --prior runs/prior --text runs/text
 python -m training.ship --documents runs/documents-annealed
 python -m training.ship --photographs runs/photographs-annealed
+python -m training.ship --denoiser runs/denoiser
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ LIMIT_BYTES = {
     "text": 12_000_000,
     "documents": 16_000_000,
     "photographs": 16_000_000,
+    "denoiser": 10_000_000,
 }
 """The weights in each folder stay under this."""
 
@@ -41,6 +43,7 @@ def main() -> None:
     parser.add_argument("--prior", type=Path, help="run folder of training.prior")
     parser.add_argument("--documents", type=Path, help="run folder of training.documents.prior")
     parser.add_argument("--photographs", type=Path, help="run folder of training.convolutional")
+    parser.add_argument("--denoiser", type=Path, help="run folder of training.denoiser")
     parser.add_argument(
         "--text", type=Path, help="run folder of training.text; its judge model is not copied"
     )
@@ -53,6 +56,8 @@ def main() -> None:
         ship(args.documents, EMBEDDED / "documents" / "prior", CHECKPOINT)
     if args.photographs:
         ship(args.photographs, EMBEDDED / "photographs" / "prior", CHECKPOINT)
+    if args.denoiser:
+        ship(args.denoiser, EMBEDDED / "denoiser" / "prior", CHECKPOINT)
     if args.text:
         files = (*CHECKPOINT, "tokenizer.json")
         ship(args.text / "prior", EMBEDDED / "text" / "prior", files)

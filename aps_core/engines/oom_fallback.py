@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from aps_core.engines.engine import Engine, ImageEngine
-from aps_core.types import Denoised, DenoisingPrior, Grid, Prior, Tokenizer
+from aps_core.types import Denoised, DenoisingPrior, Grid, NoisePrior, Prior, Tokenizer
 
 Fallback = Literal["free_cache", "split_batch", "recompute"]
 
@@ -65,6 +65,8 @@ def _per_sample(engine: ImageEngine, recompute: bool) -> ImageEngine:
     copied, prior = copy.copy(engine), engine.prior
     if isinstance(prior, DenoisingPrior):
         copied.prior = PerSampleDenoiser(prior, recompute)
+    elif isinstance(prior, NoisePrior):
+        copied.prior = PerSampleNoise(prior, recompute)
     else:
         copied.prior = PerSamplePrior(prior, recompute)
     return copied
@@ -112,6 +114,20 @@ class PerSampleDenoiser(PerSamplePrior):
         samples = zip(estimate_BCHW.split(1), pulled_BCHW.split(1), strict=True)
         one_by_one = [self.denoiser.denoise(*sample) for sample in samples]
         return Denoised(*(torch.cat(parts) for parts in zip(*one_by_one, strict=True)))
+
+
+class PerSampleNoise(PerSamplePrior):
+    """A prior of noise that evaluates one sample at a time."""
+
+    def __init__(self, prior: NoisePrior, recompute: bool) -> None:
+        super().__init__(prior, recompute)
+        self.denoiser = prior
+
+    def without_noise(self, noisy_BCHW: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+        """Same result as the wrapped prior, up to rounding."""
+        one_by_one = [self.denoiser.without_noise(x_1CHW, sigma) for x_1CHW in noisy_BCHW.split(1)]
+        mean_BCHW, deviation_BHW = (torch.cat(parts) for parts in zip(*one_by_one, strict=True))
+        return mean_BCHW, deviation_BHW
 
 
 class PerSampleTokenizer:

@@ -57,6 +57,8 @@ class Pixels(NamedTuple):
     """Whether any pixel may be missing."""
     white: bool
     """Whether the noise is white."""
+    even: bool = True
+    """Whether the noise has the same deviation everywhere."""
 
 
 @runtime_checkable

@@ -157,6 +157,7 @@ class MeasurementObjective:
             sigma=self.sigma / gain,
             missing=weight is not None,
             white=self.whitening is None,
+            even=self.trust is None,
         )
 
     def _gain(self, x_BCHW: Tensor) -> float | None:

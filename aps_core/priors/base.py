@@ -17,6 +17,7 @@ from aps_core.registry import Spec
 from aps_core.runtime import memory
 from aps_core.samplers import SamplerSpec
 from aps_core.samplers.aps import APSConfig
+from aps_core.samplers.base import Denoiser
 from aps_core.text.chat import Chat, TextIds, chat_of, transcript
 from aps_core.text.rewards import RewardSpec
 
@@ -97,8 +98,8 @@ class ImagePriorSpec(PriorSpec):
     """Types of operators behind which it is chosen for such pictures, if it is specialised; None:
     any.
     """
-    denoises: ClassVar[bool] = False
-    """Whether the loaded prior is a :class:`aps_core.types.DenoisingPrior`."""
+    denoises: ClassVar[Denoiser | None] = None
+    """What the loaded prior denoises, if it is a denoiser. One of noise knows no tokens."""
     restoring_sampler: ClassVar[str] = "aps"
     """Sampler of a restoration that names none."""
     tuned: ClassVar[dict[str, dict[str, Any]]] = {}
@@ -169,11 +170,8 @@ class ImagePriorSpec(PriorSpec):
     @classmethod
     def samplers(cls) -> list[str]:
         """Types of the samplers that work with this prior."""
-        return [
-            name
-            for name in SamplerSpec.family
-            if cls.denoises or not SamplerSpec.named(name).needs_denoiser
-        ]
+        suited = {cls.denoises} if cls.denoises == "noise" else {cls.denoises, None}
+        return [n for n in SamplerSpec.family if SamplerSpec.named(n).needs_denoiser in suited]
 
     @property
     def native_tokens(self) -> int:

@@ -102,6 +102,13 @@ def convolutional_bytes(folder: Path, number: int) -> float:
     return numbers * number
 
 
+def denoiser_bytes(folder: Path, number: int) -> float:
+    """Working memory of a denoiser's forward pass without gradients, per pixel: the tensors of half
+    the resolution that are alive in a block, and the one kept for later.
+    """
+    return 5 * int(read_json(folder / "config.json")["widths"][0]) / 4 * number
+
+
 @dataclass(frozen=True)
 class Decoder:
     """Memory of a convolutional decoder or encoder while it is differentiated, in numbers per

@@ -11,7 +11,7 @@ import inspect
 import sys
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from annotated_types import Le
 
@@ -22,6 +22,11 @@ from aps_core.types import SamplerState
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Denoiser = Literal["estimates", "noise"]
+"""What a prior restores: estimates (:class:`aps_core.types.DenoisingPrior`), or pictures with white
+noise of a known level (:class:`aps_core.types.NoisePrior`).
+"""
 
 REVERSE_STEPS = "Rounds in which tokens are decided, a share in each (reverse steps T)."
 """Description of the field ``steps`` of samplers that decide tokens."""
@@ -36,8 +41,8 @@ class SamplerSpec(Spec, family=True):
     """Whether tokens decided before the first step stay unchanged. Editing requires it."""
     decodes_tokens: ClassVar[bool] = True
     """Whether :meth:`decoded` depends only on the tokens of the last step."""
-    needs_denoiser: ClassVar[bool] = False
-    """Whether the prior must be a :class:`aps_core.types.DenoisingPrior`."""
+    needs_denoiser: ClassVar[Denoiser | None] = None
+    """The kind of denoising prior that it needs, if any."""
     beyond_borders: ClassVar[bool] = False
     """Whether it restores blurred uploads beyond their borders, because pixels outside contributed
     to the blur; the surplus is cropped at the end. The prior must support grids of any size.

@@ -25,7 +25,7 @@ from pydantic import Field
 from aps_core._lazy import lazy_import
 from aps_core.errors import InvalidSpec
 from aps_core.numerics.likelihood import Likelihood
-from aps_core.samplers.base import SamplerSpec
+from aps_core.samplers.base import Denoiser, SamplerSpec
 from aps_core.sampling.problem import Problem, Step
 from aps_core.sampling.views import view
 from aps_core.types import DenoisingPrior, Objective, SamplerState
@@ -156,7 +156,7 @@ class PlugAndPlay(SamplerSpec):
         ),
     )
 
-    needs_denoiser: ClassVar[bool] = True
+    needs_denoiser: ClassVar[Denoiser | None] = "estimates"
     beyond_borders: ClassVar[bool] = True
     decodes_tokens: ClassVar[bool] = False
 

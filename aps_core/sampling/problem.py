@@ -21,6 +21,7 @@ from aps_core.types import (
     DenoisingPrior,
     Grid,
     InnerHook,
+    NoisePrior,
     Objective,
     Prior,
     SamplerState,
@@ -82,6 +83,14 @@ class Problem:
         denoised = denoised_in(self.prior, seen, estimate_BCHW, pulled_BCHW)
         self.prior_seconds += _clock(estimate_BCHW.device) - started
         return denoised
+
+    def without_noise(self, noisy_BCHW: Tensor, sigma: float, seen: View) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of a prior that removes noise, in a view."""
+        assert isinstance(self.prior, NoisePrior)
+        started = _clock(noisy_BCHW.device)
+        mean_BChw, deviation_Bhw = self.prior.without_noise(seen.apply(noisy_BCHW), sigma)
+        self.prior_seconds += _clock(noisy_BCHW.device) - started
+        return seen.undo(mean_BChw), seen.undo(deviation_Bhw)
 
     def decode(self, z_BL: Tensor) -> Tensor:
         """Complete codes (B, L) to pictures (B, 3, H, W)."""

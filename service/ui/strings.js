@@ -162,7 +162,7 @@ export const t = {
   noDefault: "None",
   leftOut: "Recommended",
   values: { true: "Yes", false: "No", em: "Restorations by the prior", free_kernel: "Any shape (slow)" },
-  priors: { embedded: "Any picture, with prompts", embedded_photographs: "Photographs", embedded_documents: "Pages and screens", embedded_text: "Text", mmada_8b: "MMaDA 8B", mmada_8b_mixcot: "MMaDA 8B MixCoT", dream_7b: "Dream 7B", llada_8b: "LLaDA 8B", vq_diffusion: "VQ-Diffusion" },
+  priors: { embedded: "Any picture, with prompts", embedded_denoiser: "Photographs, noise removed", embedded_photographs: "Photographs", embedded_documents: "Pages and screens", embedded_text: "Text", mmada_8b: "MMaDA 8B", mmada_8b_mixcot: "MMaDA 8B MixCoT", dream_7b: "Dream 7B", llada_8b: "LLaDA 8B", vq_diffusion: "VQ-Diffusion" },
   removeStep: (n) => `Remove ${n}`,
   lists: {
     steps: { add: "Add a degradation", title: (n) => `Degradation ${n}` },

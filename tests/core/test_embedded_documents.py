@@ -163,11 +163,12 @@ def test_priors_are_chosen_by_what_they_are_specialised_in():
     assert specialised_in("documents", set()) == "embedded_documents"
     assert specialised_in("documents", {"jpeg"}, ["embedded", "embedded_text"]) is None
     assert specialised_in("photographs", {"hdr"}) == "embedded_photographs"
-    assert specialised_in("photographs", {"denoise"}) == "embedded_photographs"
-    assert specialised_in("photographs", {"jpeg"}) == "embedded_photographs"
+    assert specialised_in("photographs", {"denoise"}) == "embedded_denoiser"
+    assert specialised_in("photographs", {"jpeg"}) == "embedded_denoiser"
     assert specialised_in("photographs", {"inpainting"}) is None
     assert specialised_in("photographs", {"hdr"}, ["embedded", "vq_diffusion"]) is None
-    assert specialised_in("photographs", {"jpeg", "gaussian_blur"}) == "embedded_photographs"
+    assert specialised_in("photographs", {"jpeg", "gaussian_blur"}) == "embedded_denoiser"
+    assert specialised_in("photographs", {"jpeg", "hdr"}) == "embedded_photographs"
     assert specialised_in("photographs", {"jpeg", "colorize"}) is None
     assert specialised_in("photographs", set()) is None
 

@@ -327,7 +327,7 @@ def test_a_measurement_without_noise_is_reproduced(truth, sigma):
 @pytest.mark.parametrize(
     ("name", "options", "chosen"),
     [
-        ("photos/coffee.png", {}, "embedded_photographs"),
+        ("photos/coffee.png", {}, "embedded_denoiser"),
         ("documents/page-karla.png", {}, "embedded_documents"),
         ("documents/page-karla.png", {"prompt": "a page"}, "embedded"),
         (

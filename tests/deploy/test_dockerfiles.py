@@ -160,7 +160,12 @@ def test_settings_of_the_cluster_are_valid(monkeypatch: pytest.MonkeyPatch) -> N
     data = yaml.safe_load((ROOT / "k8s" / "base" / "settings.yaml").read_text())["data"]
     for name, value in data.items():
         monkeypatch.setenv(name, value)
-    assert Settings().priors == ["embedded", "embedded_photographs", "embedded_documents"]
+    assert Settings().priors == [
+        "embedded",
+        "embedded_denoiser",
+        "embedded_photographs",
+        "embedded_documents",
+    ]
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:

@@ -17,6 +17,7 @@ def test_capabilities_describe_operators_and_workers(stack: Stack) -> None:
     assert described["priors"][0]["name"] == "embedded"
     assert [name for name, prior in priors.items() if prior["available"]] == [
         "embedded",
+        "embedded_denoiser",
         "embedded_documents",
         "embedded_photographs",
         "embedded_text",
@@ -40,7 +41,13 @@ def test_health_and_metrics(stack: Stack) -> None:
     assert stack.http.get("/livez").json() == {"status": "ok"}
     assert stack.http.get("/readyz").json() == {
         "status": "ready",
-        "priors": ["embedded", "embedded_documents", "embedded_photographs", "embedded_text"],
+        "priors": [
+            "embedded",
+            "embedded_denoiser",
+            "embedded_documents",
+            "embedded_photographs",
+            "embedded_text",
+        ],
     }
     job = stack.submit(sampler={"steps": 2, "inner_steps": 1})
     stack.wait(job["id"])

@@ -44,8 +44,8 @@ def submit(stack: Stack, picture: Path, key: str = "", **spec: Any) -> dict[str,
     ("picture", "spec", "prior"),
     [
         (PAGE, {}, "embedded_documents"),
-        (PHOTO, {}, "embedded_photographs"),
-        (PHOTO, {"operator": {"type": "jpeg"}}, "embedded_photographs"),
+        (PHOTO, {}, "embedded_denoiser"),
+        (PHOTO, {"operator": {"type": "jpeg"}}, "embedded_denoiser"),
         (PHOTO, {"operator": {"type": "auto"}}, "embedded_photographs"),
         (PHOTO, {"operator": {"type": "blind_blur"}}, "embedded_photographs"),
         (PHOTO, {"operator": {"type": "colorize"}}, "embedded"),  # the other knows no colours
@@ -90,7 +90,7 @@ def test_a_small_part_is_judged_by_the_whole_page(stack: Stack) -> None:
     Image.open(PAGE).crop((0, 0, 12, 12)).save(part, "PNG")  # of the empty margin
     files = {"image": part.getvalue()}
     for more, prior in (
-        ({}, "embedded_photographs"),
+        ({}, "embedded_denoiser"),
         ({"whole": PAGE.read_bytes()}, "embedded_documents"),
     ):
         answer = stack.http.post(

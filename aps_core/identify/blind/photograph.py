@@ -1,8 +1,8 @@
 """Blur of a photograph or page: EM on its most detailed part, with an image prior.
 
-The E step draws several samples with a short run of ``plug_and_play`` or, for priors without a
-denoiser, of ``carried_evidence``. The final correction is omitted: it would copy frequencies of the
-measurement into the samples, which would then agree with any blur.
+The E step draws several samples with a short run of the prior's own sampler or, for priors that do
+not denoise estimates, of ``carried_evidence``. The final correction is omitted: it would copy
+frequencies of the measurement into the samples, which would then agree with any blur.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from aps_core.losses.measurement import MeasurementLoss
 from aps_core.operators.base import OperatorSpec
 from aps_core.samplers.base import SamplerSpec
 from aps_core.samplers.carried_evidence import CarriedEvidence
-from aps_core.samplers.plug_and_play import PlugAndPlay
 from aps_core.sampling import driver
 from aps_core.types import InnerHook, InnerInfo
 
@@ -164,7 +163,8 @@ class PosteriorSamples:
         spec = self.engine.spec
         short = {"steps": STEPS, "inner_steps": INNER_STEPS}
         if spec.denoises:
-            return PlugAndPlay.model_validate({**spec.recommended_for(PlugAndPlay), **short})
+            sampler = SamplerSpec.named(spec.restoring_sampler)
+            return sampler.model_validate({**spec.recommended_for(sampler), **short})
         usual = spec.recommended_for(CarriedEvidence)
         return CarriedEvidence.model_validate({**usual, **short, "correction": 0.0})
 

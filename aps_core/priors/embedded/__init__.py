@@ -1,5 +1,5 @@
 """The embedded priors for pictures and text: small, trained, and shipped with the package."""
 
-from aps_core.priors.embedded import documents, image, photographs, text
+from aps_core.priors.embedded import denoiser, documents, image, photographs, text
 
-__all__ = ["documents", "image", "photographs", "text"]
+__all__ = ["denoiser", "documents", "image", "photographs", "text"]

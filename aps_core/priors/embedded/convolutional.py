@@ -11,6 +11,7 @@ from aps_core.priors.base import Preset
 from aps_core.priors.embedded.image import EmbeddedImagePrior
 from aps_core.runtime import memory
 from aps_core.runtime.precision import fast_dtype
+from aps_core.samplers.base import Denoiser
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +34,7 @@ class EmbeddedConvolutionalPrior(EmbeddedImagePrior):
         "best": {"steps": 1.5},
     }
     attention_share: ClassVar[float] = 0.0
-    denoises: ClassVar[bool] = True
+    denoises: ClassVar[Denoiser | None] = "estimates"
     restoring_sampler: ClassVar[str] = "plug_and_play"
     recommended_loss: ClassVar[dict[str, dict[str, Any]]] = {
         "measurement": {"norm": "l2", "perceptual_weight": 0.0}

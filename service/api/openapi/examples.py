@@ -241,7 +241,13 @@ INLINE: dict[str, Any] = {
     "livez": {"status": "ok"},
     "readyz": {
         "status": "ready",
-        "priors": ["embedded", "embedded_photographs", "embedded_documents", "embedded_text"],
+        "priors": [
+            "embedded",
+            "embedded_denoiser",
+            "embedded_photographs",
+            "embedded_documents",
+            "embedded_text",
+        ],
     },
     "list_shared_steps": [{"step": 1, "total": 10, "preview_url": f"{_SHARED}/previews/1"}],
     "list_deliveries": [COMPONENTS["DeliveryView"]],
