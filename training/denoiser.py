@@ -148,7 +148,9 @@ class DenoisingLoss:
     """Logarithm of the error of pictures relative to the noise, and likelihood of deviations."""
 
     def __init__(self, net: DenoiserNet, crops: Crops, batch: int, seed: int) -> None:
-        self.net, self.crops, self.batch = net, crops, batch
+        self.net = net
+        self.crops = crops
+        self.batch = batch
         self.generator = Generator().manual_seed(seed)
 
     def __call__(self, share: float) -> tuple[Tensor, Values]:
