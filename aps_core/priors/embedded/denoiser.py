@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aps_core.types import Prior
 
 CODES = 64
-"""Of the tokens in which results are told."""
+"""Levels of a pixel in the tokens of results."""
 
 
 class EmbeddedDenoiserPrior(EmbeddedConvolutionalPrior):
