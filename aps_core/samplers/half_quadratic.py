@@ -80,6 +80,9 @@ class HalfQuadratic(SamplerSpec):
 
     type: Literal["half_quadratic"] = "half_quadratic"
     steps: int = Field(10, ge=1, le=128, description="Rounds T.")
+    guidance_scale: float = Field(
+        0.0, ge=0, le=20, description="Without effect: priors of noise take no prompt."
+    )
     inner_steps: int = Field(12, ge=1, le=5000, description="Most corrections of a fit (M).")
     first_noise: float = Field(
         0.38, gt=0, le=1, description="Noise of the first round, on the [-1, 1] scale."

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from aps_core.checkpoints.files import read_tensors
 from aps_core.checkpoints.metadata import read_config
-from aps_core.errors import InvalidSpec
 from aps_core.tokenizers.pixels import PixelTokenizer
 from aps_core.types import Grid
 
@@ -141,12 +140,8 @@ class NoiseDenoiser:
         condition: str,
         guidance_scale: float,
     ) -> Tensor:
-        """It knows no tokens.
-
-        Raises:
-            InvalidSpec: always.
-        """
-        raise InvalidSpec("This prior removes noise; it cannot predict tokens from others.")
+        """It cannot predict tokens from others: all codes are alike (B, L, K)."""
+        return torch.zeros(*z_BL.shape, len(self.tokenizer.codebook_KD), device=z_BL.device)
 
     @torch.no_grad()
     def without_noise(self, noisy_BCHW: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
