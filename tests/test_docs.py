@@ -116,7 +116,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         data_dir=state,
         artifacts_dir=state / "artifacts",
         threads=1,
-        priors=["embedded", "embedded_photographs", "embedded_text"],
+        priors=["embedded", "embedded_denoiser", "embedded_photographs", "embedded_text"],
     )
     paths = {
         "PATH": f"{programs}:{os.environ['PATH']}",

@@ -18,7 +18,7 @@ def test_a_photograph_and_a_page_are_restored_with_their_priors(
 ) -> None:
     restore_both(stack.url, PHOTO, PAGE, tmp_path)
     said = capsys.readouterr().out
-    assert said.index("prior embedded_photographs;") < said.index("prior embedded_documents;")
+    assert said.index("prior embedded_denoiser;") < said.index("prior embedded_documents;")
     x, y, restored = (
         images.to_tensor(images.open_image(path.read_bytes()))[None]
         for path in (

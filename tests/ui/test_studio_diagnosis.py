@@ -115,7 +115,7 @@ def test_a_job_is_run_again_with_the_prior_that_the_service_chose(page: Page, st
     again = stack.job(submit(page))
     assert again["id"] != first["id"]
     assert again["spec"] == first["spec"]
-    assert first["prior"] == "embedded_photographs"
+    assert first["prior"] == "embedded_denoiser"
 
 
 @pytest.mark.parametrize("width", [390, 1280])
