@@ -38,7 +38,7 @@ def test_a_picture_is_diagnosed_and_nothing_is_stored(stack: Stack, blurred: Pat
     )
     assert answer.status_code == 200
     expected = diagnose(buffer.getvalue()).model_dump(mode="json")
-    expected["proposal"]["prior"] = "embedded_photographs"  # of those that the service offers
+    expected["proposal"]["prior"] = "embedded_denoiser"  # of those that the service offers
     assert answer.json() == expected
     assert "JPEG of quality 70" in answer.json()["summary"]
     spec = RestoreSpec.model_validate(answer.json()["proposal"])
@@ -57,7 +57,7 @@ def test_a_document_is_proposed_the_prior_trained_on_documents(
             "/v1/diagnose", content=path.read_bytes(), headers={"Content-Type": "image/png"}
         ).json()
         proposed[path] = RestoreSpec.model_validate(answer["proposal"]).prior
-    assert proposed == {page: "embedded_documents", blurred: "embedded_photographs"}
+    assert proposed == {page: "embedded_documents", blurred: "embedded_denoiser"}
     printed = CliRunner().invoke(main, ["diagnose", str(page)])
     assert printed.stdout.strip().endswith("--prior embedded_documents")
 
